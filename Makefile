@@ -56,7 +56,7 @@ demo: $(CORE)
 
 test: $(READY)
 	@sh tools/programs.sh
-	$(BIN)/python -m pytest -n 3 --dist loadfile $(TESTS)
+	$(BIN)/python -m pytest -n 3 --dist worksteal $(TESTS)
 
 check: $(READY)
 	$(BIN)/ruff check .

@@ -14,9 +14,9 @@ import duckdb
 import numpy as np
 import polars as pl
 import pyarrow as pa
-from numba import set_num_threads
 
 from benchmarks.harness import Figure, records_of, seconds_of, show
+from dualquery.pool import limited
 from dualquery.queries.bit_columns import predicate_bits
 from dualquery.queries.conjunctions import Conjunctions
 from dualquery.queries.random_families import random_literals
@@ -148,10 +148,10 @@ def main() -> None:
     records = records_of("kddcup99")
     group = random_literals(records.domain, 3, QUERIES).groups[0]
     assert isinstance(group, Conjunctions)
-    set_num_threads(1)
-    one = seconds_of(lambda: group.counts(records), 1)
-    set_num_threads(2)
-    two = seconds_of(lambda: group.counts(records), 1)
+    with limited(1):
+        one = seconds_of(lambda: group.counts(records), 1)
+    with limited(2):
+        two = seconds_of(lambda: group.counts(records), 1)
     ours = group.counts(records)
     c, c_counts = c_seconds(group, records)
     assert np.array_equal(ours, c_counts)

@@ -32,6 +32,7 @@ from experiments.special_cases import options_of, runs_of, sweep, swept_words
 from experiments.spread import samples_by
 
 COARSENINGS, LEARNER, INDEPENDENT, MATRIX = "coarsenings", "frieze-kannan", "gaussian", "noisy matrix by hand"
+PURELY, LAPLACE = "frieze-kannan, pure ε", "laplace, pure ε"  # the default there, and noise on each
 METHODS = (COARSENINGS, LEARNER, INDEPENDENT, MATRIX)
 WORDS = {
     COARSENINGS: "coarsenings",
@@ -42,11 +43,13 @@ WORDS = {
 BLOCKS, FRAYED = "blocks", "blocks, one vertex of ten moved"
 CLICKS, EVERY_CLICK = "clicks, ranges", "all clicks, ranges"
 BUDGET = Budget(epsilon=1.0, delta=1e-6, neighbours=Neighbours.ADD_REMOVE)
+PURE = Budget(epsilon=1.0, neighbours=Neighbours.ADD_REMOVE, accounting=Accounting.PURE)
 COMMUNITIES = 20
 ROOM = 3.0  # times the axis, for the number beside the longest bar
 EVERY = 10**9
 MEASURED = ("rounds", "mean_error", "max_error", "half_error", "seconds", "round_ms", "explicit_ms")
 ROUNDS = (200, 800, 3200, 12800)  # of the sweep
+PURE_ROUNDS = (25, 50, 100, 200, 400, 800, 1600)
 
 
 class Case(NamedTuple):
@@ -105,7 +108,8 @@ def measure(case: partial[Case], method: str, seed: int) -> Mapping[str, Value]:
     began = time.process_time()
     half_error: Value = ""  # where nothing answers other cuts
     rounds: Value = ""
-    mechanism, options = options_of(method)
+    named, options = options_of(method)
+    mechanism = named.partition(",")[0]
     if method == MATRIX:
         answers = by_hand(held, seed)
     else:
@@ -113,14 +117,14 @@ def measure(case: partial[Case], method: str, seed: int) -> Mapping[str, Value]:
             held.records,
             schema=held.records.domain,
             workload=held.workload,
-            budget=BUDGET,
+            budget=PURE if named in (PURELY, LAPLACE) else BUDGET,
             mechanism=mechanism,
             seed=seed,
             **options,
         )
         rounds = made.certificate["parameters"].get("rounds", "")
         answers = made.artefact.fractions(group) * rows
-        if method != INDEPENDENT:
+        if method not in (INDEPENDENT, LAPLACE):
             half_error = float(
                 np.abs(made.artefact.fractions(held.halves) * rows - held.half_truth).mean() / rows
             )
@@ -191,9 +195,15 @@ def points(setting: Setting) -> list[Point]:
             for method in (
                 *METHODS,
                 *sweep(LEARNER, setting.choose(toy=(5, 20), quick=ROUNDS[:2], full=ROUNDS)),
+                LAPLACE,
+                PURELY,
+                *sweep(PURELY, setting.choose(toy=(5,), quick=PURE_ROUNDS[1:4], full=PURE_ROUNDS)),
             )
             for seed in setting.seeds(
-                quick=1, full=min(3 if name == EVERY_CLICK else 5, runs_of(method, LEARNER))
+                quick=1,
+                full=1
+                if method == LAPLACE
+                else min(3 if name == EVERY_CLICK else 5, runs_of(method, LEARNER)),
             )
         ]
     return found
@@ -231,7 +241,9 @@ def find(rows: Rows) -> str:
             f"{100 * means['half_error'][name, COARSENINGS]:.2f}% of the edges. A round of the learner takes "
             f"{means['round_ms'][name, LEARNER]:.2f} ms, with weights written out "
             f"{means['explicit_ms'][name, LEARNER]:.0f} ms; its mean error with "
-            f"{swept_words(where(rows, graph=name), LEARNER, 'mean_error', '.0f')}."
+            f"{swept_words(where(rows, graph=name), LEARNER, 'mean_error', '.0f')}. Under pure ε, where it is the "
+            f"default, with {swept_words(where(rows, graph=name), PURELY, 'mean_error', '.0f')}; independent noise "
+            f"errs by {means['mean_error'][name, LAPLACE]:.0f} there."
         )
     return "\n".join(
         [

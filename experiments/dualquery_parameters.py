@@ -18,8 +18,9 @@ from matplotlib.patches import Rectangle
 from numpy.typing import NDArray
 
 from dualquery.counting.counter import MemoryCounter
+from dualquery.mechanisms.dual_query.density import Free, uniform, zeros
 from dualquery.mechanisms.dual_query.game import DUAL_QUERY, dual_query, search_oracle
-from dualquery.mechanisms.dual_query.parameters import Free, from_budget, rate_of, uniform, zeros
+from dualquery.mechanisms.dual_query.parameters import from_budget, rate_of
 from dualquery.mechanisms.mechanism import Task
 from dualquery.mechanisms.wishes import DualQueryWishes
 from dualquery.privacy.budget import Accounting, Budget

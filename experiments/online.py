@@ -215,7 +215,7 @@ def measure_planted(times: int, seed: int) -> dict[str, Value]:
         ledger = Ledger(BUDGET)
         slot = Slot(ledger, rule.test.event, rule.measured)
         surprise = Curator(counter, ledger, entropy).exceeds(
-            question.group, np.array([5000]), law=slot.law(rule.test), noise=rule.noise(question)
+            question.group, np.array([5000]), test=rule.test, slot=slot, noise=rule.noise(question)
         )
         silent += surprise is None
     assert isinstance(rule.test, HazardTest), "the test that a rule takes by default"

@@ -8,11 +8,17 @@ cases, some stay in every run.
 
 from __future__ import annotations
 
+import fcntl
+import gc
 import os
+from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 import pytest
 from hypothesis import settings
+from numba.core.compiler_lock import global_compiler_lock
+from numba.core.dispatcher import Dispatcher
 
 # The first example of a test may compile a kernel: time says nothing about it.
 settings.register_profile("no deadline", deadline=None)
@@ -51,6 +57,46 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
     for item in items:
         if item.get_closest_marker("data"):
             item.add_marker(skip)
+
+
+@pytest.fixture(scope="session", autouse=True)
+def _loops_are_compiled_once(tmp_path_factory: pytest.TempPathFactory) -> None:
+    """Of several workers one compiles a loop of ours; the others wait and read what it wrote."""
+    if "PYTEST_XDIST_WORKER" in os.environ:
+        Dispatcher.compile = compiled_once(Dispatcher.compile, tmp_path_factory.getbasetemp().parent)
+
+
+def compiled_once(compile_: Callable[..., Any], folder: Path) -> Callable[..., Any]:
+    """`compile_` behind one lock a loop, taken where this process compiles nothing else.
+
+    A loop is compiled within the one that calls it, and its lock is taken there.
+    """
+    mine: set[str] = set()
+
+    def waiting(self: Any, signature: Any) -> Any:
+        name = f"{self.py_func.__module__}.{self.py_func.__qualname__}"
+        with global_compiler_lock:
+            if not name.startswith("dualquery.") or name in mine:
+                return compile_(self, signature)
+            mine.add(name)
+            with open(folder / f"{name}.lock", "w") as lock:
+                fcntl.flock(lock, fcntl.LOCK_EX)
+                try:
+                    return compile_(self, signature)
+                finally:
+                    mine.remove(name)
+
+    return waiting
+
+
+def pytest_collection_finish() -> None:
+    """Nine thousand tests stay until the end: nobody looks through them for what could be thrown away."""
+    gc.collect()
+    gc.freeze()
+
+
+def pytest_unconfigure() -> None:
+    gc.unfreeze()
 
 
 @pytest.fixture

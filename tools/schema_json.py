@@ -22,6 +22,7 @@ MEANINGS: dict[str, tuple[dict[str, Any], str]] = {
     "name": (TEXT, "The name of the column in the table."),
     "values": ({**TEXTS, "minItems": 1, "uniqueItems": True}, "The values that a cell may have."),
     "ordered": (TRUTH, "Whether the order of the values means something."),
+    "numeric": (TRUTH, "Whether the values are numbers, increasing; they then come back as numbers."),
     "unknown": (TEXT, "The listed value that stands for values that are not listed."),
     "missing": (TEXT, "The label of missing cells; they come back as null."),
     "empty": (TEXTS, "The texts that stand for an empty cell, such as NA or -9."),

@@ -1,35 +1,44 @@
 """Loops that numba compiles, and numba itself only when the first of them is called.
 
-    from dualquery.compiled import njit, prange
+    from dualquery.compiled import njit
 
-are used as numba's own. Importing numba takes longer than a question takes to answer, so nothing of it is loaded
-before a loop runs: what stands under a loop's name is a promise, which is kept on the first call. A loop finds its
-helpers (and `prange`) by name in its module, where numba must see the real ones: there they take the promise's place.
+is used as numba's own. Loops let go of the interpreter, and whoever calls them shares their work out (`pool`): those
+that numba itself runs on several threads (`parallel`) must not be called from two at once, and take very long to
+compile. Importing numba takes longer than a question takes to answer, so nothing of it is loaded before a loop runs:
+what stands under a loop's name is a promise, which is kept on the first call. A loop finds its helpers by name in its
+module, where numba must see the real ones: there they take the promise's place.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable
-from functools import cached_property, update_wrapper
+from functools import update_wrapper
+from threading import RLock
 from typing import Any
+
+_MAKING = RLock()  # one loop is made at a time, by whoever comes first
 
 
 class Later:
-    """Something of numba's, made when it is first needed. (By two threads at once: twice, and either one is used.)"""
+    """Something of numba's, made once, when it is first needed."""
 
     def __init__(self, make: Callable[[], Any]) -> None:
         self._make = make
+        self._made: Any = None
 
-    @cached_property
+    @property
     def made(self) -> Any:
-        return self._make()
+        with _MAKING:
+            if self._made is None:
+                self._made = self._make()
+            return self._made
 
     def __call__(self, *arguments: Any) -> Any:
         return self.made(*arguments)
 
 
 def njit(**options: Any) -> Callable[[Callable[..., Any]], Any]:
-    """numba's decorator of the same name, later."""
+    """numba's decorator of the same name, later; the loop lets go of the interpreter."""
 
     def promise(function: Callable[..., Any]) -> Later:
         def make() -> Any:
@@ -39,7 +48,7 @@ def njit(**options: Any) -> Callable[[Callable[..., Any]], Any]:
             for name in function.__code__.co_names:
                 if isinstance(known.get(name), Later):
                     known[name] = known[name].made
-            loop = numba.njit(**options)(function)
+            loop = numba.njit(nogil=True, **options)(function)
             known[function.__name__] = loop
             return loop
 
@@ -48,12 +57,6 @@ def njit(**options: Any) -> Callable[[Callable[..., Any]], Any]:
         return later
 
     return promise
-
-
-def _prange() -> Any:
-    import numba
-
-    return numba.prange
 
 
 def _popcount() -> Any:
@@ -85,13 +88,5 @@ def _instruction(name: str, *flags: bool) -> Any:
     return intrinsic(instruction)
 
 
-prange = Later(_prange)
 popcount = Later(_popcount)  # the number of ones in a 64-bit word
 lowest_bit = Later(_lowest_bit)  # the place of the lowest one in a 64-bit word that is not zero
-
-
-def threads() -> int:
-    """How many threads a parallel loop has."""
-    import numba
-
-    return int(numba.get_num_threads())

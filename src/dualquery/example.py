@@ -17,7 +17,7 @@ import numpy as np
 import pyarrow as pa
 from numpy.typing import NDArray
 
-from dualquery.types import Reals
+from dualquery.types import Integers, Reals
 
 
 @dataclass(frozen=True)
@@ -80,8 +80,6 @@ QUESTIONS = (
     "smokes = yes & !(commute = car)",
 )
 
-Codes = NDArray[np.int64]
-
 
 @dataclass(frozen=True)
 class Chance:
@@ -93,7 +91,7 @@ class Chance:
     def uniform(self) -> Reals:
         return self.rng.random(self.people)
 
-    def one_of(self, *odds: NDArray[np.floating] | float) -> Codes:
+    def one_of(self, *odds: NDArray[np.floating] | float) -> Integers:
         """Alternative k with probability proportional to odds[k], which may differ from person to person."""
         weights = np.stack([np.broadcast_to(odd, self.people) for odd in odds])
         ends = np.cumsum(weights, axis=0)
@@ -164,17 +162,16 @@ def survey(people: int = PEOPLE, seed: int = SEED) -> pa.Table:
 
 
 def words(codes: NDArray[np.generic], of: Sequence[str]) -> pa.Array:
-    """The word of each code."""
     return pa.DictionaryArray.from_arrays(pa.array(codes.astype(np.int32)), list(of)).cast(pa.string())
 
 
-def _age(chance: Chance, capital: NDArray[np.bool_]) -> Codes:
+def _age(chance: Chance, capital: NDArray[np.bool_]) -> Integers:
     """Whole years from 18; people of the capital are somewhat younger."""
     years = 18 + np.floor(74 * chance.uniform() ** np.where(capital, 1.55, 1.20))
     return years.astype(np.int64)
 
 
-def _employment(chance: Chance, age: Codes, male: NDArray[np.bool_], education: Codes) -> Codes:
+def _employment(chance: Chance, age: Integers, male: NDArray[np.bool_], education: Integers) -> Integers:
     working = np.where(age < 65, 0.62 + 0.05 * education, 0.05)
     return chance.one_of(
         working * np.where(age < 25, 0.55, 1.0),
@@ -188,12 +185,12 @@ def _employment(chance: Chance, age: Codes, male: NDArray[np.bool_], education: 
 
 def _income(
     chance: Chance,
-    age: Codes,
+    age: Integers,
     male: NDArray[np.bool_],
-    education: Codes,
-    employment: Codes,
+    education: Integers,
+    employment: Integers,
     capital: NDArray[np.bool_],
-) -> Codes:
+) -> Integers:
     base = np.array([31_000.0, 28_000.0, 9_000.0, 6_500.0, 17_500.0, 5_500.0])[employment]
     learned = np.array([0.80, 1.0, 1.15, 1.62])[education]
     grown = 1.0 + 0.35 * np.clip((age - 18) / 35.0, 0.0, 1.0)
@@ -202,7 +199,7 @@ def _income(
     return np.clip(np.round(earned * np.exp2(spread * 1.44 * chance.bell()), -2), 0, 240_000).astype(np.int64)
 
 
-def _marital_status(chance: Chance, age: Codes, male: NDArray[np.bool_]) -> Codes:
+def _marital_status(chance: Chance, age: Integers, male: NDArray[np.bool_]) -> Integers:
     grown = np.clip((age - 20) / 18.0, 0.0, 1.0)
     return chance.one_of(
         1.05 - 0.88 * grown,
@@ -212,7 +209,7 @@ def _marital_status(chance: Chance, age: Codes, male: NDArray[np.bool_]) -> Code
     )
 
 
-def _household(chance: Chance, age: Codes, marital: Codes) -> Codes:
+def _household(chance: Chance, age: Integers, marital: Integers) -> Integers:
     married, young = marital == 1, age < 25
     parents = married & (age >= 28) & (age < 55)
     return chance.one_of(
@@ -224,7 +221,7 @@ def _household(chance: Chance, age: Codes, marital: Codes) -> Codes:
     )
 
 
-def _commute(chance: Chance, employment: Codes, region: Codes, income: Codes) -> Codes:
+def _commute(chance: Chance, employment: Integers, region: Integers, income: Integers) -> Integers:
     moves = (employment <= 1) | (employment == 3)
     capital, student = region == 4, employment == 3
     return chance.one_of(
@@ -312,7 +309,6 @@ def payments(folder: Path) -> Example:
 
 
 def customers(folder: Path) -> Example:
-    """Around six towns of different size."""
     rng = np.random.default_rng(21)
     towns = np.array([[52.5, 13.4], [53.5, 10.0], [48.1, 11.6], [50.9, 6.9], [50.1, 8.7], [51.3, 12.4]])
     town = rng.choice(6, size=CUSTOMERS, p=(0.28, 0.17, 0.18, 0.15, 0.14, 0.08))
@@ -332,7 +328,7 @@ def customers(folder: Path) -> Example:
     )
 
 
-# Codes.
+# Integers.
 
 PATIENTS, DISEASES, DISTRICTS = 20_000, 400, 40
 POPULAR = 1.1  # the exponent of the law of diagnoses: few are frequent, many are rare

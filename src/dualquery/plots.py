@@ -62,7 +62,6 @@ def shortened(label: str) -> str:
 
 
 def percentage(share: float) -> str:
-    """A share in percent, with the digits that matter."""
     percent = 100 * share
     if percent <= 0:
         return "0%"
@@ -252,7 +251,7 @@ def pair_matrix(names: Sequence[str], pairs: set[tuple[int, int]]) -> str:
     labels = [shortened(name) for name in names]
     side = 18.0 if len(labels) <= 30 else 10.0
     size = min(FONT, side - 1)
-    width = side * len(labels) + _room(labels) * size / FONT + 6
+    width = max(700.0, side * len(labels) + _room(labels) * size / FONT + 6)  # few cells are not blown up
     marks = []
     for i, text in enumerate(labels):
         row = i * side

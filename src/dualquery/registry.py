@@ -64,7 +64,6 @@ class Registry(MutableMapping[str, Value]):
 
     @property
     def added(self) -> dict[str, Value]:
-        """What is not built in."""
         return {name: self[name] for name in self if name not in self.homes}
 
     def add(self, value: Value) -> None:

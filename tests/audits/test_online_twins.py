@@ -18,61 +18,38 @@ from dualquery.audits.audit import audit
 from dualquery.audits.case import ALONE, REPLACED, Case, Verdict
 from dualquery.audits.curator import exact_hazard
 from dualquery.audits.sessions import slot_session
+from dualquery.errors import BudgetError
 from dualquery.privacy.budget import Accounting, Budget
 from dualquery.privacy.curator import Curator, Surprise
-from dualquery.privacy.ledger import Ledger
 from dualquery.privacy.noise import Laplace
 from dualquery.privacy.thresholds import (
-    Epochs,
     FarSide,
     Found,
     HazardTest,
-    OpenEpoch,
     Slot,
     Table,
     tabulate,
 )
-from tests.audits.twins import Patch, Twin, nothing, sampled
+from tests.audits.twins import Patch, Twin, no_cap_on_fires, nothing, sampled
 
 SEED = 2013
 
 
-class Unpaid:
-    """A reservation that nobody has paid for."""
-
-    def __init__(self, fire: Any, follow_up: Any) -> None:
-        self.fire, self.follow_up = fire, follow_up
-
-    def settle(self, *, fired: bool) -> None:
-        pass
-
-
-def no_cap_on_fires(patch: Patch) -> None:
-    patch.setattr(Ledger, "reserve", lambda self, fire, *follow_up: Unpaid(fire, follow_up))
-
-
 def serves_after_the_fire(patch: Patch) -> None:
-    """The slot is settled by its first fire and goes on serving."""
-    honest = Slot.close
-
-    def close(self: Slot) -> None:
-        honest(self)
-        self._closed = False
-        patch.setattr(self._reservation, "settle", lambda fired: None)
-
-    patch.setattr(Slot, "close", close)
+    """The slot goes on serving after its first fire."""
+    patch.setattr(Slot, "close", lambda self: None)
 
 
 def ten_in_flight(patch: Patch) -> None:
     """A slot notices a fire only when ten tests have been drawn: as if they had been under way together."""
-    honest = Slot.pay
+    honest = Slot.begin
 
-    def pay(self: Slot, *arguments: Any) -> Any:
+    def begin(self: Slot, *arguments: Any) -> Any:
         test = honest(self, *arguments)
 
-        def drawn(x: Any) -> Any:
+        def drawn(x: Any, entropy: Any) -> Any:
             self._drawn = getattr(self, "_drawn", 0) + 1
-            found = test(x)
+            found = test(x, entropy)
             self._fired = getattr(self, "_fired", False) or found is not None
             self._closed = self._fired and self._drawn % 10 == 0
             return found
@@ -82,15 +59,15 @@ def ten_in_flight(patch: Patch) -> None:
     def close(self: Slot) -> None:
         pass
 
-    patch.setattr(Slot, "pay", pay)
+    patch.setattr(Slot, "begin", begin)
     patch.setattr(Slot, "close", close)
 
 
 def the_tested_value_is_the_answer(patch: Patch) -> None:
     honest = Curator.exceeds
 
-    def exceeds(self: Curator, questions: Any, hypotheses: Any, *, law: Any, noise: Any) -> Any:
-        surprise = honest(self, questions, hypotheses, law=law, noise=noise)
+    def exceeds(self: Curator, questions: Any, hypotheses: Any, **asked: Any) -> Any:
+        surprise = honest(self, questions, hypotheses, **asked)
         return surprise and Surprise(surprise.found, self._counter.true_counts(questions))
 
     patch.setattr(Curator, "exceeds", exceeds)
@@ -137,13 +114,11 @@ class Doubled(_Drawn):
 def not_scaled_with_the_cutoff(patch: Patch) -> None:
     """An epoch that closes after a hundred "above", with the noise and at the price of one that closes after one."""
 
-    def draw(self: OpenEpoch, x: Any, entropy: Any) -> Found | None:
-        found = self._law.draw(x, entropy, self._noise)
-        self._above = getattr(self, "_above", 0) + (found is not None)
+    def close(self: Slot) -> None:
+        self._above = getattr(self, "_above", 0) + 1
         self._closed = self._above == 100
-        return found
 
-    patch.setattr(OpenEpoch, "draw", draw)
+    patch.setattr(Slot, "close", close)
 
 
 def kept_threshold(patch: Patch) -> None:
@@ -152,15 +127,14 @@ def kept_threshold(patch: Patch) -> None:
     (Paying for every epoch as well it would be private: the noise of the threshold hides all tests "below", and what
     each "above" costs is half of an epoch.)
     """
-    honest = Epochs.pay
 
-    def pay(self: Epochs, ledger: Ledger, entropy: Any, follow_up: Any) -> Any:
-        if self._epoch is not None and self._epoch.closed:
-            ledger.charge(follow_up)
-            self._epoch._closed = False
-        return honest(self, ledger, entropy, follow_up)
+    def close(self: Slot) -> None:
+        try:
+            self._ledger.charge(self._follow_up)
+        except BudgetError:
+            self._closed = True
 
-    patch.setattr(Epochs, "pay", pay)
+    patch.setattr(Slot, "close", close)
 
 
 SLOTTED = sampled(slot_session(ALONE).sampler)
@@ -169,7 +143,7 @@ FLIGHT = HazardTest(Fraction(3, 10), threshold=20, order=2)  # cheap enough for 
 MANY_ANSWERS = sessions.Session(
     REPLACED,
     Budget(epsilon=1.2, delta=0.0, neighbours=REPLACED.neighbours, accounting=Accounting.PURE),
-    lambda: Epochs(sessions.VECTOR),
+    sessions.VECTOR,
     Laplace(Fraction(1000)),
     sessions.queries(*((0, 0),) * 80 + ((1, 0),) * 80),
 )

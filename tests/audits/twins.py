@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import csv
 from collections.abc import Callable
+from contextlib import suppress
 from dataclasses import dataclass, replace
 from fractions import Fraction
-from functools import cache, partial
+from functools import cache
 from typing import Any
 
 import numpy as np
@@ -27,7 +28,7 @@ from dualquery.privacy.neighbours import Neighbours
 from dualquery.privacy.noise import Gaussian, Laplace, discrete_gaussian, discrete_laplace
 from dualquery.privacy.scores import SignedErrors, selection_event
 from dualquery.privacy.selection import draw
-from dualquery.privacy.thresholds import FarSide, Found, HazardTest, OpenEpoch, SparseVector, Table, tabulate
+from dualquery.privacy.thresholds import FarSide, Found, HazardTest, Slot, SparseVector, Table, tabulate
 from dualquery.queries.derived import number_of_records
 from dualquery.queries.tables import Tables
 from dualquery.randomness import SeededEntropy
@@ -242,28 +243,20 @@ READ = [
 # ── Threshold tests ─────────────────────────────────────────────────────────────────────────────────────────────
 
 
-class Unlimited:
-    """A reservation that nobody pays for."""
-
-    def settle(self, *, fired: bool) -> None:
-        pass
-
-
 def no_cap_on_fires(patch: Patch) -> None:
-    patch.setattr(Ledger, "reserve", lambda self, fire, *follow_up: Unlimited())
+    honest = Ledger.charge
+    patch.setattr(Ledger, "charge", lambda self, *events: None if self.events else honest(self, *events))
 
 
 def tests_after_the_last_fire(patch: Patch) -> None:
     """The ledger is asked, and its refusal is not heard."""
-    honest = HazardTest.pay
+    honest = Ledger.charge
 
-    def pay(self: HazardTest, ledger: Ledger, entropy: Any, follow_up: Any) -> Any:
-        try:
-            return honest(self, ledger, entropy, follow_up)
-        except BudgetError:
-            return partial(self.draw, entropy=entropy)
+    def charge(self: Ledger, *events: Any) -> None:
+        with suppress(BudgetError):
+            honest(self, *events)
 
-    patch.setattr(HazardTest, "pay", pay)
+    patch.setattr(Ledger, "charge", charge)
 
 
 @cache
@@ -290,19 +283,19 @@ IN_FLIGHT = HazardTest(Fraction(1, 5), threshold=8, order=2)
 
 
 def ten_in_flight(at_once: int) -> Sampler:
-    """Questions at the threshold, so many against one reservation, until nothing more can be reserved."""
+    """Questions at the threshold, so many at once against one slot, until no other slot is paid for."""
 
     def sample(side: int, runs: int, entropy: Any, tell: Any) -> Sampled:
         fires = []
         for _ in range(runs):
-            ledger, fired = Ledger(sessions.HAZARD_BUDGET), 0
+            ledger, fired, found = Ledger(sessions.HAZARD_BUDGET), 0, [True]
             for _ in range(60):
                 try:
-                    reservation = ledger.reserve(IN_FLIGHT.event)
+                    if any(found):
+                        ledger.charge(IN_FLIGHT.event)
                 except BudgetError:
                     break
                 found = [IN_FLIGHT.draw(np.array([10 + side]), entropy) is not None for _ in range(at_once)]
-                reservation.settle(fired=any(found))
                 fired += sum(found)
             fires.append(float(fired))
             tell(1)
@@ -315,18 +308,14 @@ def ten_in_flight(at_once: int) -> Sampler:
 
 
 def an_epoch_that_does_not_close(patch: Patch) -> None:
-    def draw(self: OpenEpoch, x: Any, entropy: Any) -> Found | None:
-        return self._law.draw(x, entropy, self._noise)
-
-    patch.setattr(OpenEpoch, "draw", draw)
+    patch.setattr(Slot, "close", lambda self: None)
 
 
 def no_query_noise(patch: Patch) -> None:
-    def draw(self: OpenEpoch, x: Any, entropy: Any) -> Found | None:
-        above = abs(int(x[0])) >= self._law.threshold + self._noise
-        return Found(0, FarSide.FAR) if above else None
+    def draw(self: SparseVector, x: Any, entropy: Any, noise: int) -> Found | None:
+        return Found(0, FarSide.FAR) if abs(int(x[0])) >= self.threshold + noise else None
 
-    patch.setattr(OpenEpoch, "draw", draw)
+    patch.setattr(SparseVector, "draw", draw)
 
 
 VECTOR = SparseVector(Fraction(4), threshold=1)
@@ -373,7 +362,7 @@ ASKED = [
         0,
     ),
     Twin(
-        "ten tests in flight against one reservation",
+        "ten tests in flight against one slot",
         nothing,
         sampled(lambda: ten_in_flight(10)),
         1500,
@@ -395,7 +384,7 @@ ASKED = [
 
 # What the twins whose fault is in the case itself look like without it.
 HONEST = [
-    Twin("one test a reservation", nothing, sampled(lambda: ten_in_flight(1)), 1500),
+    Twin("one test at a time", nothing, sampled(lambda: ten_in_flight(1)), 1500),
     Twin("the tested value is kept", nothing, sampled(lambda: tested_value(reused=False)), 300_000),
 ]
 

@@ -14,8 +14,8 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from numba import get_num_threads, set_num_threads
 
+from dualquery.pool import limited
 from dualquery.table.domain import Categorical, Items, Numeric
 from dualquery.table.schema import read_schema
 from experiments.data import FILES, SCHEMAS, Data
@@ -27,10 +27,8 @@ RANGES = {"age": (17, 90), "hours-per-week": (1, 99), "capital-loss": (0, 4356)}
 @pytest.fixture(scope="package", autouse=True)
 def one_thread() -> Iterator[None]:
     """Toy loops take microseconds, and on a busy machine the threads would wait far longer for each other."""
-    before = get_num_threads()
-    set_num_threads(1)
-    yield
-    set_num_threads(before)
+    with limited(1):
+        yield
 
 
 @pytest.fixture(scope="session")

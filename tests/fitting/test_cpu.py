@@ -2,7 +2,6 @@
 
 from itertools import combinations, repeat
 
-import numba
 import numpy as np
 import pytest
 from hypothesis import given, settings
@@ -11,6 +10,7 @@ from hypothesis import strategies as st
 from dualquery.fitting.cpu import COMPILED, GUMBEL, LOGISTIC, binary_passes, spread, table_passes, views_of
 from dualquery.fitting.fitter import ItemTargets, Targets
 from dualquery.fitting.reference import ReferenceFitter
+from dualquery.pool import limited
 
 PASSES = 60  # of best responses; rows come to rest long before
 COLD = repeat(0.0)
@@ -132,12 +132,8 @@ def test_one_thread_and_two_give_the_same_rows():
     targets, start, _, _ = random_problem(3, [4, 3, 5, 2], orders=(1, 2, 3), rows=300, chains=3)
 
     def played(threads):
-        before = numba.get_num_threads()
-        numba.set_num_threads(min(threads, numba.config.NUMBA_NUM_THREADS))
-        try:
+        with limited(threads):
             return list(table_passes(targets, start, (5.0, 1.0, 0.0), seeds(9, 3)))
-        finally:
-            numba.set_num_threads(before)
 
     for one, two in zip(played(1), played(2), strict=True):
         assert np.array_equal(one, two)

@@ -6,13 +6,13 @@ from collections.abc import Callable, Iterator
 from functools import cache
 from typing import Any
 
-import numba
 import numpy as np
 import pytest
 
 import dualquery
 from dualquery import Accounting, Budget, Neighbours, Online, Release
 from dualquery.interactive.opening import first_release
+from dualquery.pool import limited
 from dualquery.table.domain import Categorical, Domain, Numeric
 from dualquery.table.records import Records
 
@@ -58,7 +58,5 @@ def open_table() -> Callable[..., Online]:
 
 @pytest.fixture(autouse=True)
 def one_thread() -> Iterator[None]:
-    threads = numba.get_num_threads()
-    numba.set_num_threads(1)
-    yield
-    numba.set_num_threads(threads)
+    with limited(1):
+        yield

@@ -13,6 +13,7 @@ from dualquery.counting.counter import MemoryCounter
 from dualquery.errors import BudgetError, DualQueryError
 from dualquery.game.moves import Challenge
 from dualquery.mechanisms.dual_query import game, rehearsal
+from dualquery.mechanisms.dual_query.density import Density, uniform
 from dualquery.mechanisms.dual_query.game import DUAL_QUERY, clauses_of, dual_query, search_oracle
 from dualquery.mechanisms.dual_query.parameters import (
     ROUNDS_MOST,
@@ -23,7 +24,6 @@ from dualquery.mechanisms.dual_query.parameters import (
     from_theory,
     rate_of,
     round_steps,
-    uniform,
 )
 from dualquery.mechanisms.mechanism import Task, affordable, shown
 from dualquery.mechanisms.wishes import DualQueryWishes
@@ -141,6 +141,43 @@ def test_a_density_is_paid_for(records):
     assert len(noise) == 2  # binary attributes as queries, the others as tables
     total = Fraction(ledger.spent().rho_units, 10**12)
     assert float(sum(event.rho for event in noise) / total) == pytest.approx(0.1, rel=0.1)
+
+
+def drawn_share(shares, deviation, seed, rows=1000):
+    """How many ones a record gets on average, by noisy counts of binary attributes with these shares."""
+    domain = Domain((Items("item", len(shares)),))
+    noise = np.random.default_rng(seed).normal(0, deviation * rows, len(shares))
+    draw = Density.of(domain).fallback([shares * rows + noise], rows=rows, deviation=deviation * rows)
+    return np.mean([draw(np.random.default_rng(1000 * seed + i)).mean() for i in range(20)])
+
+
+@pytest.mark.parametrize("seed", range(3))
+def test_what_attributes_have_in_common_is_left_where_noise_hides_each(seed):
+    rare = np.full(20_000, 0.001)
+    assert drawn_share(rare, 0.35, seed) < 0.02  # cut off at twice that noise, 2.5% would be ones for certain
+    assert drawn_share(np.full(4000, 0.5), 0.35, seed) == pytest.approx(0.5, abs=0.03)
+    assert drawn_share(np.full(4000, 0.9), 0.35, seed) == pytest.approx(0.9, abs=0.03)
+    mixed = np.repeat([0.05, 0.95], 2000)  # as much as each tells of itself is kept
+    assert drawn_share(mixed, 0.2, seed) == pytest.approx(0.5, abs=0.05)
+    assert 0.1 < drawn_share(np.full(3, 0.01), 10.0, seed) < 0.9  # nothing is known: a coin
+
+
+def test_noise_that_hides_everything_leaves_the_table_as_equal_cells():
+    domain = Domain((Categorical("a", tuple("pqrstuvw")),))
+    density = Density.of(domain)
+    counts = np.random.default_rng(0).normal(0, 5000, 8)
+    draw = density.fallback([counts], rows=1000, deviation=5000)
+    held = np.bincount([draw(np.random.default_rng(i))[0] for i in range(800)], minlength=8)
+    assert held.min() > 50
+
+
+def test_a_density_is_bought_where_it_tells_anything():
+    few = Density.of(Domain((Items("item", 4),)))
+    many = Density.of(Domain((Items("item", 10_000),)))
+    mixed = Density.of(Domain((Items("item", 4), *(Categorical(f"c{j}", tuple("pqr")) for j in range(5)))))
+    assert [each.guides(0.15 * 1000, 1000) for each in (few, many, mixed)] == [True, True, False]
+    assert [each.guides(2 * 1000, 1000) for each in (few, many)] == [False, True]
+    assert not many.guides(11 * 1000, 1000)
 
 
 def test_the_plan_looks_at_no_record(records):

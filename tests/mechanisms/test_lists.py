@@ -15,10 +15,9 @@ from dualquery.mechanisms.lists import CellFractions, told_counts
 from dualquery.mechanisms.mechanism import Outcome, Task
 from dualquery.mechanisms.wishes import MECHANISMS
 from dualquery.privacy.budget import Accounting, Budget
-from dualquery.privacy.curator import Curator, LazyCells
+from dualquery.privacy.curator import Curator
 from dualquery.privacy.ledger import Ledger
 from dualquery.privacy.neighbours import Neighbours
-from dualquery.privacy.noise import Gaussian
 from dualquery.queries.families import from_spec, from_texts
 from dualquery.queries.language.codes import lists_of, lookups_of
 from dualquery.queries.lists import Lists, record_cells
@@ -29,7 +28,6 @@ from dualquery.table.codes import codes_table
 from dualquery.table.records import Records
 from dualquery.table.schema import Schema, parse_schema, schema_text
 from dualquery.types import silent
-from tests.house import curator_of
 
 TABLE = codes_table({"icd": 8, "born": (1900, 2030)})
 BUDGET = Budget(epsilon=1.0, delta=1e-6, neighbours=Neighbours.ADD_REMOVE, accounting=Accounting.ZCDP)
@@ -189,19 +187,6 @@ def test_a_list_with_a_code_that_cannot_occur_is_refused(tmp_path: Path) -> None
 
 
 # ── What is released ────────────────────────────────────────────────────────────────────────────────────────────
-
-
-def test_a_cell_is_drawn_once() -> None:
-    records, _ = register()
-    ledger = Ledger(BUDGET)
-    cells = LazyCells(curator_of(records, ledger), Gaussian(25))
-    some = np.unique(record_cells(records))[:50]
-    first = cells.read(some[:30])
-    both = cells.read(some[::-1])[::-1]
-    np.testing.assert_array_equal(both[:30], first)
-    np.testing.assert_array_equal(cells.read(some), both)
-    assert len(ledger.events) == 1
-    assert set(cells.told) == set(some.tolist())
 
 
 def test_shrinking_helps() -> None:

@@ -15,7 +15,15 @@ from dualquery.mechanisms.artefact import SyntheticRecords
 from dualquery.mechanisms.mechanism import Outcome, Task
 from dualquery.mechanisms.mwem import MWEM, automatic_rounds, belief_of, parameters_of
 from dualquery.mechanisms.outcomes import last
-from dualquery.mechanisms.rounds import AskedQueries, AskedTables, QuestionKind, asked_of, replies, usual_kind
+from dualquery.mechanisms.rounds import (
+    AskedQueries,
+    AskedTables,
+    QuestionKind,
+    asked_of,
+    priced,
+    replies,
+    usual_kind,
+)
 from dualquery.mechanisms.wishes import MwemWishes
 from dualquery.privacy.budget import Accounting, Budget
 from dualquery.privacy.events import GaussianMeasurement, LaplaceMeasurement, Selection
@@ -292,6 +300,26 @@ def test_rounds_come_from_public_quantities() -> None:
     task = Task(from_spec(BINARY, "parities:3"), 1000, budget(1.0))
     assert automatic_rounds(task) == round(8 * 10 / 10)
     assert automatic_rounds(Task(task.workload, 1000, budget(1.0, 1e-6))) == 16
+
+
+@pytest.mark.parametrize("delta", [0.0, 1e-6])
+@pytest.mark.parametrize("rows", [1_000, 30_000, 1_000_000])
+def test_rounds_of_tables_end_where_noise_meets_the_gap_still_expected(rows: int, delta: float) -> None:
+    """(d/4)⁶ / T⁵ of the records; a hundred times the records are worth twice the rounds (100^⅙), not five times."""
+    domain = Domain(tuple(Categorical(f"a{j}", tuple("pqrs")) for j in range(8)))
+    task = Task(from_spec(domain, "marginals:3"), rows, budget(1.0, delta))
+    asked = asked_of(task.workload, QuestionKind.TABLES, rows)
+    rounds = automatic_rounds(task, asked)
+    assert MWEM.plan_for(task, {}).parameters.rounds == rounds < len(asked.tables.sets)
+    for played, below in ((rounds, True), (rounds + 1, False)):
+        assert (priced(task, played, asked).noise <= rows * 2**6 / played**5) is below
+    many = Task(task.workload, 100 * rows, task.budget)
+    assert 1.5 < automatic_rounds(many, asked_of(task.workload, QuestionKind.TABLES, 100 * rows)) / rounds < 3
+
+
+def test_no_more_rounds_than_tables() -> None:
+    task = Task(from_spec(MIXED, "marginals:1"), 10**7, budget(10.0))
+    assert automatic_rounds(task, asked_of(task.workload, QuestionKind.TABLES, task.rows)) == 3
 
 
 @pytest.mark.parametrize(

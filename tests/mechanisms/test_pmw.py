@@ -86,6 +86,16 @@ def test_the_promise_is_kept(iterate: str) -> None:
     assert outcome.artefact.rows >= 20_000
 
 
+def test_the_average_is_of_what_each_query_was_drawn_against() -> None:
+    """A₁ … A_T begin with the uniform distribution; what the last draw taught is not among them."""
+    outcome, _ = run(budget(), rounds=1)
+    assert outcome.belief is not None
+    assert outcome.belief.answers(WORKLOAD) == pytest.approx(np.full(WORKLOAD.size, 0.25))
+    taught, _ = run(budget(), rounds=1, iterate="last")
+    assert taught.belief is not None
+    assert np.abs(taught.belief.answers(WORKLOAD) - 0.25).max() > 0.01
+
+
 def test_an_average_answers_its_own_workload_only() -> None:
     outcome, _ = run(budget(), rounds=5)
     assert outcome.belief is not None

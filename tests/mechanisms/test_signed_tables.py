@@ -219,6 +219,10 @@ def test_which_tables_are_measured() -> None:
     assert orders(BINARY, "marginals:3", 600, 1.0) == ({0: 1, 1: 6, 2: 15}, 0, 0)
     assert orders(BINARY, "marginals:3", 300_000, 1.0) == ({0: 1, 1: 6, 2: 15, 3: 20}, 0, 0)
     assert orders(BINARY, "marginals:5", 300_000, 1.0) == ({0: 1, 1: 6, 2: 15, 3: 20, 4: 15, 5: 6}, 0, 0)
+    many = domain_of(*(16 * [2]))  # 560 triples: too many for all, and too large for none
+    assert orders(many, "marginals:3", 21_574, 1.0) == ({0: 1, 1: 16, 2: 120}, 0, 0)
+    assert orders(many, "marginals:3", 21_574, 3.0) == ({0: 1, 1: 16, 2: 120}, 8, 3)
+    assert orders(many, "marginals:3", 21_574, 10.0) == ({0: 1, 1: 16, 2: 120, 3: 560}, 0, 0)
     long = domain_of(9, 9, 9, 9, 9, 9)
     assert orders(long, "marginals:2", 3_000, 1.0) == ({0: 1, 1: 6}, 4, 2)
     assert orders(long, "marginals:2", 300_000, 1.0) == ({0: 1, 2: 15}, 0, 0)  # which tell the one-way tables
@@ -410,3 +414,20 @@ def test_the_rule_under_pure_epsilon() -> None:
     for neighbours in (Neighbours.REPLACE, PersonAddRemove(2)):  # either doubles the noise
         assert choose(task_of(BINARY, "marginals:2", 1_199, 1.0, neighbours), {}).mechanism == "mwem"
         assert choose(task_of(BINARY, "marginals:2", 1_201, 1.0, neighbours), {}).mechanism == "projection"
+
+
+@pytest.mark.parametrize("seed", [0, 1])
+def test_a_few_chosen_triples_find_what_pairs_do_not_show(seed: int) -> None:
+    """Sixteen fair coins of which one is the parity of two others: no pair of them depends, one triple does."""
+    rng = np.random.default_rng(seed)
+    codes = rng.integers(0, 2, (20_000, 16))
+    codes[:, 2] = codes[:, 0] ^ codes[:, 1]
+    domain = domain_of(*(16 * [2]))
+    records, task = Records.from_rows(domain, codes), task_of(domain, "marginals:3", 20_000, 3.0)
+    plan = PROJECTION.plan_for(task, {})
+    assert plan.parameters.rounds == 8
+    curator = curator_of(records, task.budget, seed=seed)
+    outcome = PROJECTION.run(plan, curator, np.random.default_rng(seed), silent)
+    found = outcome.artefact.records.to_rows()
+    assert np.mean(found[:, 2] == found[:, 0] ^ found[:, 1]) > 0.9
+    assert curator.ledger.spent().epsilon <= 3.0

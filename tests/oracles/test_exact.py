@@ -9,8 +9,8 @@ from hypothesis import strategies as st
 
 from dualquery.errors import DualQueryError
 from dualquery.oracles.clauses import value
-from dualquery.oracles.exact import exact_response
 from dualquery.oracles.local_search import best_response
+from dualquery.oracles.program import exact_response
 
 
 @settings(max_examples=60, deadline=None)
@@ -44,6 +44,6 @@ def test_out_of_time_it_returns_the_hint_or_better_with_a_bound(random_clauses):
 
 
 def test_without_the_extra_it_says_what_to_install(monkeypatch, random_clauses):
-    monkeypatch.setitem(sys.modules, "ortools.sat.python", None)
+    monkeypatch.setitem(sys.modules, "ortools.linear_solver", None)
     with pytest.raises(DualQueryError, match=r"pip install 'dualquery\[exact\]'"):
         exact_response(random_clauses([2, 2, 2], 2, 0, seed=0), np.zeros(3, np.int32), time_limit=1.0)

@@ -17,7 +17,7 @@ from dualquery.privacy.neighbours import RELATIONS, Neighbours
 from dualquery.privacy.noise import Gaussian, Laplace
 from dualquery.privacy.scores import FINE, SignedErrors, TableErrors
 from dualquery.privacy.selection import SLACK, Candidates, Rate
-from dualquery.privacy.thresholds import Epochs, FarSide, HazardTest, SparseVector
+from dualquery.privacy.thresholds import FarSide, HazardTest, SparseVector
 from dualquery.queries.derived import Balance, number_of_records
 from dualquery.queries.families import from_texts, marginals, parities
 from dualquery.queries.tables import Tables
@@ -26,6 +26,8 @@ from dualquery.releases.number_of_records import known_rows
 from dualquery.table.domain import Categorical, Domain
 from dualquery.table.records import Records
 from tests import house
+from tests.privacy.definitions import next_to
+from tests.privacy.watched import Asking
 
 DOMAIN = Domain(
     (Categorical("a", ("0", "1")), Categorical("b", ("0", "1")), Categorical("c", ("x", "y", "z")))
@@ -134,7 +136,7 @@ def test_no_neighbour_moves_the_log_weights_by_more_than_was_charged(neighbours,
     def weights(rows):
         return log_weights(score.of(MemoryCounter(Records.from_rows(DOMAIN, np.array(rows)))))
 
-    moved = [weights(other) - weights(base) for other in neighbours.next_to(base, UNIVERSE)]
+    moved = [weights(other) - weights(base) for other in next_to(neighbours, base, UNIVERSE)]
     widest = max(np.ptp(difference) for difference in moved)
     curator, _, _ = curator_of(budget(epsilon=1e9, neighbours=neighbours))
     rate = Rate(1 << 40, 40)
@@ -158,12 +160,7 @@ def test_what_cannot_be_paid_is_neither_counted_nor_drawn():
     with pytest.raises(BudgetError):
         curator.measure(marginals(DOMAIN, 1).groups[0], noise=Gaussian(Fraction(1)))
     with pytest.raises(BudgetError):
-        curator.exceeds(
-            Balance(WORKLOAD, 0),
-            0,
-            law=Epochs(SparseVector(Fraction(1), 10, sensitivity=2)),
-            noise=Gaussian(Fraction(1)),
-        )
+        Asking(curator)(Balance(WORKLOAD, 0), 0, SparseVector(Fraction(1), 10, 2), Gaussian(Fraction(1)))
     assert curator.ledger.events == ()
     assert counter.charged_at_first_count is None
     assert entropy.charged_at_first_draw is None
@@ -204,7 +201,7 @@ def test_the_sensitivity_of_a_group_against_brute_force(neighbours):
         def counts(rows, group=group):
             return group.counts(Records.from_rows(group.domain, np.array(rows)))
 
-        moves = [np.abs(counts(other) - counts(base)) for other in neighbours.next_to(base, universe)]
+        moves = [np.abs(counts(other) - counts(base)) for other in next_to(neighbours, base, universe)]
         bound = neighbours.sensitivity(group.bound())
         assert max(move.max() for move in moves) <= 1
         assert max(move.sum() for move in moves) <= bound.l1
@@ -236,54 +233,48 @@ def test_an_empty_table_is_refused_where_its_length_is_public():
 TRUTH = int(Balance(WORKLOAD, 0).counts(records())[0])
 
 
-def test_a_hazard_test_is_paid_for_by_its_fire_alone():
+def test_a_slot_of_hazard_tests_is_paid_for_once_up_to_its_fire():
     pays = budget(epsilon=10.0, neighbours=Neighbours.ADD_REMOVE, accounting=Accounting.RENYI)
     curator, _, _ = curator_of(pays)
-    law = HazardTest(Fraction(1, 4), 30, curator.ledger.order)
-    noise = Gaussian(Fraction(400))
+    test, noise, asks = (
+        HazardTest(Fraction(1, 4), 30, curator.ledger.order),
+        Gaussian(Fraction(400)),
+        Asking(curator),
+    )
     asked = Balance(WORKLOAD, 0)
-    for _ in range(20):
-        # εθ = 7.5: a hypothesis without error fires once in nine hundred times
-        assert curator.exceeds(asked, TRUTH, law=law, noise=noise) is None
-    assert curator.ledger.events == ()
-    for hypothesis, side in ((TRUTH - 150, FarSide.TOO_LOW), (TRUTH + 150, FarSide.TOO_HIGH)):
-        before = curator.ledger.events
-        surprise = curator.exceeds(asked, hypothesis, law=law, noise=noise)
+    paid = (test.event, GaussianMeasurement(sensitivity_squared=Fraction(1), variance=Fraction(400)))
+    for times, side in ((1, FarSide.TOO_LOW), (2, FarSide.TOO_HIGH)):
+        for _ in range(20):
+            # εθ = 7.5: a hypothesis without error fires once in nine hundred times
+            assert asks(asked, TRUTH, test, noise) is None
+        surprise = asks(asked, TRUTH - 150 if side is FarSide.TOO_LOW else TRUTH + 150, test, noise)
         assert surprise is not None
         assert surprise.found.side is side
         assert abs(surprise.noisy[0] - TRUTH) < 8 * 20
-        measured = GaussianMeasurement(sensitivity_squared=Fraction(1), variance=Fraction(400))
-        assert curator.ledger.events == (*before, law.event, measured)
+        assert curator.ledger.events == paid * times
 
 
 def test_an_epoch_is_paid_for_when_it_opens_and_ends_with_its_first_surprise():
     curator, counter, entropy = curator_of(budget())
-    law = Epochs(SparseVector(Fraction(4), 30, sensitivity=2))
-    noise = Laplace(Fraction(2))
+    test, noise, asks = SparseVector(Fraction(4), 30, sensitivity=2), Laplace(Fraction(2)), Asking(curator)
     asked = Balance(WORKLOAD, 0)
     once = (Epoch(Fraction(4)), LaplaceMeasurement(sensitivity=Fraction(2), scale=Fraction(2)))
-    assert curator.exceeds(asked, TRUTH, law=law, noise=noise) is None
+    assert asks(asked, TRUTH, test, noise) is None
     assert curator.ledger.events == once
     assert (counter.charged_at_first_count, entropy.charged_at_first_draw) == (2, 2)
-    surprise = curator.exceeds(asked, TRUTH - 200, law=law, noise=noise)
+    surprise = asks(asked, TRUTH - 200, test, noise)
     assert surprise is not None
     assert surprise.found.side is FarSide.FAR
     assert abs(surprise.noisy[0] - TRUTH) < 60
     assert curator.ledger.events == once  # all of it was paid for when the epoch opened
-    assert curator.exceeds(asked, TRUTH, law=law, noise=noise) is None
+    assert asks(asked, TRUTH, test, noise) is None
     assert curator.ledger.events == once + once
 
 
 def test_a_question_that_moves_farther_than_the_test_allows_is_refused():
     curator, counter, entropy = curator_of(budget())  # a record replaced moves a balance by two
     with pytest.raises(BudgetError, match="moves farther"):
-        curator.exceeds(
-            Balance(WORKLOAD, 0),
-            TRUTH,
-            law=Epochs(SparseVector(Fraction(4), 30, sensitivity=1)),
-            noise=Laplace(Fraction(2)),
-        )
-    assert curator.ledger.events == ()
+        Asking(curator)(Balance(WORKLOAD, 0), TRUTH, SparseVector(Fraction(4), 30), Laplace(Fraction(2)))
     assert counter.charged_at_first_count is None
     assert entropy.charged_at_first_draw is None
 

@@ -16,7 +16,6 @@ from dualquery.privacy.budget import Accounting, Budget
 from dualquery.privacy.conversion import (
     advanced_composition,
     best_order,
-    delta_of,
     discrete_gaussian_epsilon,
     epsilon_of,
     gaussian_epsilon,
@@ -65,13 +64,6 @@ def test_an_epsilon_that_is_no_positive_number_is_refused(place: int, epsilon: f
         BAD_EPSILONS[place](epsilon)
 
 
-def test_zero_epsilon_has_a_delta_and_less_has_none() -> None:
-    assert 0 < delta_of(0.1, epsilon=0.0) < 1
-    for wrong in (-1e-9, math.inf):
-        with pytest.raises(BudgetError, match="at least 0"):
-            delta_of(0.1, epsilon=wrong)
-
-
 def test_costs_below_nothing_or_beyond_all_bounds_are_refused() -> None:
     for cost in (-1e-300, 10**300, math.inf, math.nan):
         with pytest.raises(BudgetError, match="finite number of at least 0"):
@@ -83,7 +75,6 @@ def test_costs_below_nothing_or_beyond_all_bounds_are_refused() -> None:
 
 def test_nothing_costs_nothing() -> None:
     assert epsilon_of(0, delta=1e-6) == 0
-    assert delta_of(0, epsilon=0.5) == 0
     assert [renyi_epsilon(0, order=order, delta=1e-6) for order in (2, 22)] == [0, 0]
     assert gaussian_epsilon(0, delta=1e-6) == 0
     assert discrete_gaussian_epsilon([], delta=1e-6) == 0
@@ -236,11 +227,6 @@ def test_advanced_composition_is_its_formula(each: float, draws: int, delta: flo
 def test_a_tight_gaussian_is_the_curve_of_twice_rho() -> None:
     assert tight_gaussian_epsilon(0.05, delta=1e-6) == gaussian_epsilon(0.1, delta=1e-6)
     assert tight_gaussian_epsilon(0.05, delta=1e-6) < epsilon_of(0.05, delta=1e-6)
-
-
-def test_a_delta_is_at_most_one() -> None:
-    assert delta_of(10**6, epsilon=0.0) == 1.0
-    assert 0 < delta_of(1e-9, epsilon=1.0) < 1e-300
 
 
 def test_the_smallest_scale_fits_and_a_little_less_does_not() -> None:

@@ -5,11 +5,11 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 from fractions import Fraction
 
-import numba
 import numpy as np
 import pytest
 
 from dualquery.errors import BudgetError
+from dualquery.pool import limited
 from dualquery.privacy.budget import Accounting, Budget
 from dualquery.privacy.conversion import UNITS, renyi_cap, rho_units_of, units
 from dualquery.privacy.curator import Curator, Surprise
@@ -17,14 +17,14 @@ from dualquery.privacy.events import Epoch, Fire, GaussianMeasurement, LaplaceMe
 from dualquery.privacy.ledger import Ledger
 from dualquery.privacy.neighbours import Neighbours
 from dualquery.privacy.noise import Gaussian, Laplace
-from dualquery.privacy.thresholds import Epochs, FarSide, HazardTest, SparseVector
-from dualquery.queries.derived import Balance, Multiplied
+from dualquery.privacy.thresholds import FarSide, HazardTest, SparseVector
+from dualquery.queries.derived import Balance
 from dualquery.queries.families import from_texts
 from dualquery.queries.tables import Tables
 from dualquery.randomness import Entropy, SystemEntropy
 from dualquery.table.domain import Categorical, Domain
 from dualquery.table.records import Records
-from tests.privacy.watched import Diary, WatchedCounter, WatchedEntropy, WatchedLedger, in_order
+from tests.privacy.watched import Asking, Diary, WatchedCounter, WatchedEntropy, WatchedLedger, in_order
 
 DOMAIN = Domain((Categorical("a", ("0", "1")), Categorical("b", ("x", "y", "z"))))
 WORKLOAD = from_texts(DOMAIN, ["a = 1"])
@@ -47,10 +47,8 @@ FAR, NEAR = COUNT - 599, COUNT  # hypotheses: 599 records away, and none
 @pytest.fixture(autouse=True)
 def one_thread() -> Iterator[None]:
     """A thousand records are counted faster by one thread than by two."""
-    threads = numba.get_num_threads()
-    numba.set_num_threads(1)
-    yield
-    numba.set_num_threads(threads)
+    with limited(1):
+        yield
 
 
 class House:
@@ -70,6 +68,7 @@ class House:
         self.ledger = WatchedLedger(budget, self.diary)
         counter = WatchedCounter(RECORDS, self.diary)
         self.curator = Curator(counter, self.ledger, entropy(self.diary))
+        self.asks = Asking(self.curator)
 
 
 def left(ledger: Ledger, most: int = CAP) -> int:
@@ -103,14 +102,6 @@ def test_the_question_is_about_the_truth() -> None:
     assert BALANCE.counts(RECORDS).tolist() == [2 * COUNT - ROWS]
 
 
-def test_silence_is_free() -> None:
-    house = House(Accounting.RENYI)
-    for _ in range(100):
-        assert house.curator.exceeds(QUESTION, NEAR, law=HAZARD, noise=NOISE) is None
-    assert house.ledger.events == ()
-    assert left(house.ledger) == CAP
-
-
 @pytest.mark.parametrize(
     ("hypothesis", "side"),
     [(FAR, FarSide.TOO_LOW), (COUNT + 599, FarSide.TOO_HIGH)],
@@ -118,7 +109,7 @@ def test_silence_is_free() -> None:
 )
 def test_a_fire_leaves_itself_and_its_measurement(hypothesis: int, side: FarSide) -> None:
     house = House(Accounting.RENYI)
-    surprise = house.curator.exceeds(QUESTION, hypothesis, law=HAZARD, noise=NOISE)
+    surprise = house.asks(QUESTION, hypothesis, HAZARD, NOISE)
     assert isinstance(surprise, Surprise)
     assert surprise.found.side is side
     assert abs(surprise.noisy[0] - COUNT) < 8 * 45
@@ -129,44 +120,31 @@ def test_a_fire_leaves_itself_and_its_measurement(hypothesis: int, side: FarSide
 @pytest.mark.parametrize("hypothesis", [FAR, NEAR], ids=["fire", "silence"])
 def test_a_hazard_test_is_paid_for_before_anything_is_read(hypothesis: int) -> None:
     house = House(Accounting.RENYI)
-    house.curator.exceeds(QUESTION, hypothesis, law=HAZARD, noise=NOISE)
+    house.asks(QUESTION, hypothesis, HAZARD, NOISE)
     assert in_order(house.diary) == ["pay", "read", "draw"]
 
 
-def test_the_money_is_held_until_the_test_has_spoken() -> None:
-    """Whoever reads sees fire and measurement reserved, though nothing has happened yet."""
-    house = House(Accounting.RENYI)
-    seen = []
-
-    class Curious(Multiplied):
-        def of(self, counts, rows):
-            seen.append((left(house.ledger), house.ledger.events))
-            return super().of(counts, rows)
-
-    class Inquisitive(WatchedEntropy):
-        def words(self, count):
-            seen.append((left(house.ledger), house.ledger.events))
-            return super().words(count)
-
-    house.curator = Curator(WatchedCounter(RECORDS, house.diary), house.ledger, Inquisitive(house.diary))
-    house.curator.exceeds(Curious(QUESTION, 1), NEAR, law=HAZARD, noise=NOISE)
-    assert seen == [(CAP - renyi_cost(), ())] * 2
-    assert left(house.ledger) == CAP
-
-
 @pytest.mark.parametrize("hypothesis", [FAR, NEAR], ids=["fire", "silence"])
-def test_a_reservation_that_cannot_be_paid_reads_nothing(hypothesis: int) -> None:
+def test_a_slot_that_cannot_be_paid_reads_nothing(hypothesis: int) -> None:
     """One unit too few, even where nothing would have fired; with that unit it is asked."""
     poor = filled(House(Accounting.RENYI), renyi_cost() - 1)
     before = poor.ledger.events
     with pytest.raises(BudgetError, match="one fire of a hazard test"):
-        poor.curator.exceeds(QUESTION, hypothesis, law=HAZARD, noise=NOISE)
+        poor.asks(QUESTION, hypothesis, HAZARD, NOISE)
     assert poor.diary == []
     assert poor.ledger.events == before
     assert left(poor.ledger) == renyi_cost() - 1
     enough = filled(House(Accounting.RENYI), renyi_cost())
-    surprise = enough.curator.exceeds(QUESTION, hypothesis, law=HAZARD, noise=NOISE)
-    assert left(enough.ledger) == (renyi_cost() if surprise is None else 0)
+    enough.asks(QUESTION, hypothesis, HAZARD, NOISE)
+    assert left(enough.ledger) == 0
+
+
+@pytest.mark.parametrize("accounting", [Accounting.GAUSSIAN, Accounting.THEOREM_4_3])
+def test_accountings_of_fixed_sizes_pay_for_no_slot(accounting: Accounting) -> None:
+    house = House(accounting, epsilon=3.0)
+    with pytest.raises(BudgetError, match="renyi, zcdp or pure"):
+        house.asks(QUESTION, FAR, SPARSE, NOISE)
+    assert house.diary == []
 
 
 def test_the_measurement_after_the_last_fire_is_paid_for() -> None:
@@ -174,16 +152,16 @@ def test_the_measurement_after_the_last_fire_is_paid_for() -> None:
     house = House(Accounting.RENYI)
     fires = CAP // renyi_cost()
     for _ in range(fires):
-        assert house.curator.exceeds(QUESTION, FAR, law=HAZARD, noise=NOISE) is not None
+        assert house.asks(QUESTION, FAR, HAZARD, NOISE) is not None
     with pytest.raises(BudgetError, match="does not pay"):
-        house.curator.exceeds(QUESTION, FAR, law=HAZARD, noise=NOISE)
+        house.asks(QUESTION, FAR, HAZARD, NOISE)
     assert house.ledger.events == (HAZARD.event, MEASURED) * fires
 
 
 def test_zcdp_accounting_does_not_know_a_fire() -> None:
     house = House(Accounting.ZCDP, epsilon=3.0)
     with pytest.raises(BudgetError, match="use renyi"):
-        house.curator.exceeds(QUESTION, FAR, law=HAZARD, noise=NOISE)
+        house.asks(QUESTION, FAR, HAZARD, NOISE)
     assert house.diary == []
 
 
@@ -193,11 +171,11 @@ def test_far_questions_fire_and_near_ones_do_not() -> None:
     low, high = HAZARD.probabilities(0)
     assert 0 < low + high < Fraction(1, 500)
     assert sum(HAZARD.probabilities(COUNT - FAR)) > 1 - Fraction(1, 10**27)
-    near = [house.curator.exceeds(QUESTION, NEAR, law=HAZARD, noise=NOISE) for _ in range(400)]
+    near = [house.asks(QUESTION, NEAR, HAZARD, NOISE) for _ in range(400)]
     assert sum(surprise is not None for surprise in near) < 25
     house = House(Accounting.RENYI, entropy=lambda diary: SystemEntropy())
     for _ in range(CAP // renyi_cost()):
-        surprise = house.curator.exceeds(QUESTION, FAR, law=HAZARD, noise=NOISE)
+        surprise = house.asks(QUESTION, FAR, HAZARD, NOISE)
         assert surprise is not None
         assert surprise.found.side is FarSide.TOO_LOW
 
@@ -207,7 +185,7 @@ def test_the_measured_number_is_fresh(entropy: Callable[[Diary], Entropy]) -> No
     house = House(Accounting.RENYI, epsilon=20.0, entropy=entropy)
     law = HazardTest(Fraction(1, 40), 300, house.ledger.order)
     noise = Gaussian(Fraction(10**6))
-    seen = [house.curator.exceeds(QUESTION, FAR, law=law, noise=noise) for _ in range(20)]
+    seen = [house.asks(QUESTION, FAR, law, noise) for _ in range(20)]
     numbers = {int(surprise.noisy[0]) for surprise in seen if surprise is not None}
     assert len(numbers) > 15
     assert max(abs(number - COUNT) for number in numbers) > 100  # and noisy: all closer has probability 10⁻²²
@@ -216,23 +194,22 @@ def test_the_measured_number_is_fresh(entropy: Callable[[Diary], Entropy]) -> No
 # ── What may be asked ───────────────────────────────────────────────────────────────────────────────────────────
 
 
-@pytest.mark.parametrize("law", [HAZARD, Epochs(SPARSE)], ids=["hazard", "epochs"])
+@pytest.mark.parametrize("law", [HAZARD, SPARSE], ids=["hazard", "epochs"])
 def test_a_question_that_moves_too_far_is_refused(law) -> None:
     accounting, epsilon = (Accounting.RENYI, 1.0) if law is HAZARD else (Accounting.ZCDP, 3.0)
     house = House(accounting, epsilon=epsilon)
     with pytest.raises(BudgetError, match="moves farther between neighbours"):
-        house.curator.exceeds(BALANCE, 0, law=law, noise=NOISE)
-    assert house.diary == []
-    assert house.ledger.events == ()
+        house.asks(BALANCE, 0, law, NOISE)
+    assert house.diary == ["pay"]  # for the slot; nothing is read
     added = House(accounting, epsilon=epsilon, neighbours=Neighbours.ADD_REMOVE)
-    added.curator.exceeds(BALANCE, 2 * COUNT - ROWS, law=law, noise=NOISE)
+    added.asks(BALANCE, 2 * COUNT - ROWS, law, NOISE)
     assert in_order(added.diary)[0] == "pay"
 
 
 def test_a_law_for_two_records_hears_the_balance_and_charges_for_two() -> None:
     house = House(Accounting.RENYI)
     law = HazardTest(Fraction(1, 60), 300, ORDER, sensitivity=2)
-    surprise = house.curator.exceeds(BALANCE, -2000, law=law, noise=NOISE)
+    surprise = house.asks(BALANCE, -2000, law, NOISE)
     assert surprise is not None
     assert house.ledger.events == (
         Fire(Fraction(1, 60), 2, ORDER),
@@ -243,7 +220,7 @@ def test_a_law_for_two_records_hears_the_balance_and_charges_for_two() -> None:
 def test_a_table_has_a_hypothesis_for_each_cell() -> None:
     house = House(Accounting.RENYI, neighbours=Neighbours.ADD_REMOVE)
     with pytest.raises(ValueError, match="one hypothesis for each number"):
-        house.curator.exceeds(Tables(DOMAIN, ((1,),)), 0, law=HAZARD, noise=NOISE)
+        house.asks(Tables(DOMAIN, ((1,),)), 0, HAZARD, NOISE)
     assert "draw" not in house.diary
 
 
@@ -251,19 +228,19 @@ def test_a_table_has_a_hypothesis_for_each_cell() -> None:
 
 
 def test_an_epoch_and_its_measurement_are_charged_once_for_many_silent_tests() -> None:
-    house, law = House(Accounting.ZCDP, epsilon=3.0), Epochs(SPARSE)
+    house, law = House(Accounting.ZCDP, epsilon=3.0), SPARSE
     for _ in range(50):
-        assert house.curator.exceeds(QUESTION, NEAR, law=law, noise=NOISE) is None
+        assert house.asks(QUESTION, NEAR, law, NOISE) is None
     assert sorted(house.ledger.events, key=str) == sorted((SPARSE.event, MEASURED), key=str)
     assert house.diary.count("pay") == 1
     assert house.diary[0] == "pay"
 
 
 def test_a_new_epoch_opens_after_an_above() -> None:
-    house, law = House(Accounting.ZCDP, epsilon=5.0), Epochs(SPARSE)
+    house, law = House(Accounting.ZCDP, epsilon=5.0), SPARSE
     for epochs in range(1, 5):
-        assert house.curator.exceeds(QUESTION, NEAR, law=law, noise=NOISE) is None
-        surprise = house.curator.exceeds(QUESTION, FAR, law=law, noise=NOISE)
+        assert house.asks(QUESTION, NEAR, law, NOISE) is None
+        surprise = house.asks(QUESTION, FAR, law, NOISE)
         assert surprise is not None
         assert surprise.found.side is FarSide.FAR
         assert house.ledger.events.count(SPARSE.event) == epochs
@@ -272,22 +249,11 @@ def test_a_new_epoch_opens_after_an_above() -> None:
 
 
 def test_an_epoch_is_paid_for_before_anything_is_read() -> None:
-    house, law = House(Accounting.ZCDP, epsilon=3.0), Epochs(SPARSE)
+    house, law = House(Accounting.ZCDP, epsilon=3.0), SPARSE
     for hypothesis in (NEAR, FAR, FAR):
-        house.curator.exceeds(QUESTION, hypothesis, law=law, noise=NOISE)
-    # the first test opens an epoch and draws its threshold; the second ends it, and the third opens another
-    assert in_order(house.diary) == [
-        "pay",
-        "draw",
-        "read",
-        "draw",
-        "read",
-        "draw",
-        "pay",
-        "draw",
-        "read",
-        "draw",
-    ]
+        house.asks(QUESTION, hypothesis, law, NOISE)
+    # the second test ends the epoch, and the third pays for another
+    assert in_order(house.diary) == ["pay", "read", "draw", "read", "draw", "pay", "read", "draw"]
 
 
 @pytest.mark.parametrize("hypothesis", [FAR, NEAR], ids=["above", "below"])
@@ -295,70 +261,44 @@ def test_an_epoch_that_cannot_be_paid_with_its_measurement_charges_and_reads_not
     limit = rho_units_of(epsilon=3.0, delta=1e-6)
     price = units(SPARSE.event.rho) + units(MEASURED.rho)
     for missing in (1, 0):
-        house, law = House(Accounting.ZCDP, epsilon=3.0), Epochs(SPARSE)
+        house, law = House(Accounting.ZCDP, epsilon=3.0), SPARSE
         spent = limit - price + missing
         house.ledger.charge(GaussianMeasurement(Fraction(1), Fraction(UNITS, 2 * spent)))
         house.diary.clear()
         if missing:
             with pytest.raises(BudgetError, match="one epoch of the sparse vector"):
-                house.curator.exceeds(QUESTION, hypothesis, law=law, noise=NOISE)
+                house.asks(QUESTION, hypothesis, law, NOISE)
             assert house.diary == []
             assert len(house.ledger.events) == 1
             assert house.ledger.affords(SPARSE.event)  # nothing was taken for a measurement that never was
         else:
-            house.curator.exceeds(QUESTION, hypothesis, law=law, noise=NOISE)
+            house.asks(QUESTION, hypothesis, law, NOISE)
             assert house.ledger.spent().rho_units == limit
-
-
-def test_another_measurement_within_an_epoch_is_paid_for() -> None:
-    """An epoch opened for much noise does not end with a number of little noise at the old price."""
-    house, law = House(Accounting.ZCDP, epsilon=5.0), Epochs(SPARSE)
-    fine = Gaussian(Fraction(20))
-    assert house.curator.exceeds(QUESTION, NEAR, law=law, noise=NOISE) is None
-    for _ in range(3):
-        assert house.curator.exceeds(QUESTION, NEAR, law=law, noise=fine) is None
-    assert house.curator.exceeds(QUESTION, FAR, law=law, noise=fine) is not None
-    assert house.ledger.events == (
-        SPARSE.event,
-        MEASURED,
-        GaussianMeasurement(Fraction(1), Fraction(20)),
-    )
-    assert house.curator.exceeds(QUESTION, FAR, law=law, noise=fine) is not None  # a new epoch, with its own
-    assert house.ledger.events[3:] == (SPARSE.event, GaussianMeasurement(Fraction(1), Fraction(20)))
-
-
-def test_another_measurement_that_cannot_be_paid_reads_nothing() -> None:
-    house, law = House(Accounting.ZCDP, epsilon=3.0), Epochs(SPARSE)
-    house.curator.exceeds(QUESTION, NEAR, law=law, noise=NOISE)
-    house.diary.clear()
-    with pytest.raises(BudgetError, match="does not pay"):
-        house.curator.exceeds(QUESTION, FAR, law=law, noise=Gaussian(Fraction(1, 10)))
-    assert house.diary == []
-
-
-def test_an_epoch_of_one_table_is_not_open_for_another() -> None:
-    law = Epochs(SPARSE)
-    House(Accounting.ZCDP, epsilon=3.0).curator.exceeds(QUESTION, NEAR, law=law, noise=NOISE)
-    other = House(Accounting.ZCDP, epsilon=3.0)
-    with pytest.raises(BudgetError, match="another ledger"):
-        other.curator.exceeds(QUESTION, NEAR, law=law, noise=NOISE)
-    assert other.diary == []
 
 
 def test_far_questions_end_epochs_and_near_ones_do_not() -> None:
     """With the system's entropy: threshold noise of scale 8 and test noise of scale 16, at 200 and at 400 records."""
-    house, law = House(Accounting.ZCDP, epsilon=20.0, entropy=lambda diary: SystemEntropy()), Epochs(SPARSE)
-    near = [house.curator.exceeds(QUESTION, NEAR, law=law, noise=NOISE) for _ in range(300)]
+    house, law = House(Accounting.ZCDP, epsilon=20.0, entropy=lambda diary: SystemEntropy()), SPARSE
+    near = [house.asks(QUESTION, NEAR, law, NOISE) for _ in range(300)]
     assert sum(surprise is not None for surprise in near) < 10
-    far = [house.curator.exceeds(QUESTION, FAR, law=law, noise=Gaussian(Fraction(10**6))) for _ in range(20)]
+    far = [house.asks(QUESTION, FAR, law, Gaussian(Fraction(10**6))) for _ in range(20)]
     assert all(surprise is not None for surprise in far)
     assert len({int(surprise.noisy[0]) for surprise in far if surprise is not None}) > 15
 
 
 def test_epochs_under_pure_accounting() -> None:
-    house, law = House(Accounting.PURE, epsilon=3.0), Epochs(SPARSE)
-    assert house.curator.exceeds(QUESTION, FAR, law=law, noise=Laplace(Fraction(40))) is not None
+    house, law = House(Accounting.PURE, epsilon=3.0), SPARSE
+    assert house.asks(QUESTION, FAR, law, Laplace(Fraction(40))) is not None
     assert set(house.ledger.events) == {Epoch(Fraction(1, 4)), LaplaceMeasurement(Fraction(1), Fraction(40))}
+
+
+def test_an_epoch_that_was_paid_by_pure_epsilon_is_followed_by_laplace_noise() -> None:
+    house = House(Accounting.PURE, epsilon=3.0)
+    assert house.asks(QUESTION, NEAR, SPARSE, Laplace(Fraction(40))) is None
+    house.diary.clear()
+    with pytest.raises(BudgetError, match="cheaper measurement"):
+        house.asks(QUESTION, FAR, SPARSE, Gaussian(Fraction(10**6)))
+    assert house.diary == []
 
 
 def test_the_scales_of_an_epoch() -> None:

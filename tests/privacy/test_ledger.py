@@ -19,7 +19,6 @@ from dualquery.errors import BudgetError
 from dualquery.privacy.budget import Accounting, Budget
 from dualquery.privacy.conversion import (
     UNITS,
-    delta_of,
     discrete_gaussian_epsilon,
     epsilon_of,
     gaussian_epsilon,
@@ -94,16 +93,6 @@ def exact_log_delta(rho: float, epsilon: float) -> mpmath.mpf:
 
 
 @settings(max_examples=30, deadline=None)
-@given(rhos, epsilons)
-def test_delta_is_tight_and_never_below_the_truth(rho: float, epsilon: float) -> None:
-    ours, exact = delta_of(rho, epsilon=epsilon), exact_log_delta(rho, epsilon)
-    with mpmath.workdps(60):
-        assert ours >= mpmath.exp(exact)
-        assert mpmath.log(ours) <= max(exact * (1 - 1e-10) + 1e-10, -700)
-    assert ours <= 1
-
-
-@settings(max_examples=30, deadline=None)
 @given(epsilons, deltas)
 @example(1e-4, 1e-300)
 @example(1e4, 0.5)
@@ -125,7 +114,6 @@ def test_conversions_are_monotone(rho: float, other: float, delta: float, weaker
 
 def test_nothing_costs_nothing() -> None:
     assert epsilon_of(0, delta=1e-9) == 0
-    assert delta_of(0, epsilon=0.1) == 0
     assert gaussian_epsilon(0, delta=1e-9) == 0
 
 

@@ -6,7 +6,6 @@ import math
 from fractions import Fraction
 
 import mpmath
-import numba
 import numpy as np
 import pytest
 from hypothesis import given, settings
@@ -14,6 +13,7 @@ from hypothesis import strategies as st
 from numpy.typing import NDArray
 
 from dualquery.errors import BudgetError
+from dualquery.pool import limited
 from dualquery.privacy import noise
 from dualquery.privacy.events import GaussianMeasurement, LaplaceMeasurement
 from dualquery.privacy.neighbours import Sensitivity
@@ -197,17 +197,13 @@ def test_negative_zero_is_dropped() -> None:
 
 @pytest.mark.parametrize("count", [0, 1, 7, 3 * noise._BATCH + 11])
 def test_a_seed_repeats_the_noise_on_any_number_of_threads(count: int) -> None:
-    threads = numba.get_num_threads()
     draws = []
-    try:
-        for number in (1, threads):
-            numba.set_num_threads(number)
+    for number in (1, 3):
+        with limited(number):
             entropy = SeededEntropy(11)
             gaussian = discrete_gaussian(count, variance=Fraction(10**5), entropy=entropy)
             laplace = discrete_laplace(count, scale=Fraction(5, 2), entropy=entropy)
             draws.append((gaussian, laplace))
-    finally:
-        numba.set_num_threads(threads)
     for one, other in zip(*draws, strict=True):
         assert one.dtype == np.int64
         assert len(one) == count

@@ -14,7 +14,6 @@ from fractions import Fraction
 from itertools import combinations_with_replacement
 from pathlib import Path
 
-import numba
 import numpy as np
 import pytest
 from hypothesis import given
@@ -29,6 +28,7 @@ from dualquery.mechanisms.mwem import automatic_rounds
 from dualquery.mechanisms.pmw import promised_error
 from dualquery.mechanisms.projection.baskets import plan_baskets
 from dualquery.mechanisms.wishes import ProjectionWishes
+from dualquery.pool import limited
 from dualquery.privacy.budget import Accounting, Budget
 from dualquery.privacy.conversion import UNITS
 from dualquery.privacy.curator import Curator
@@ -58,6 +58,7 @@ from dualquery.table.domain import Domain, Items
 from dualquery.table.encoding import decode, encode
 from dualquery.table.schema import parse_schema
 from tests.house import curator_of
+from tests.privacy.definitions import next_to
 from tests.privacy.test_statistics import (
     L1,
     L2,
@@ -72,6 +73,7 @@ from tests.privacy.test_statistics import (
     records_of,
     universe_of,
 )
+from tests.privacy.watched import Asking
 
 UNIVERSE = ("x", "y", "z")
 BOTH = [relation for most in (1, 2) for relation in person_relations(most)]
@@ -131,15 +133,15 @@ def test_neighbours_are_what_one_person_can_make_of_a_table(table: tuple[str, ..
                 expected["any"].add(other)
                 if not less or not more:
                     expected["empty"].add(other)
-    assert as_sets(PersonReplace(most).next_to(table, UNIVERSE)) == expected["any"]
-    assert as_sets(PersonAddRemove(most).next_to(table, UNIVERSE)) == expected["empty"]
+    assert as_sets(next_to(PersonReplace(most), table, UNIVERSE)) == expected["any"]
+    assert as_sets(next_to(PersonAddRemove(most), table, UNIVERSE)) == expected["empty"]
 
 
 @pytest.mark.parametrize("relation", BOTH, ids=str)
 @given(table=st.lists(st.sampled_from(UNIVERSE), max_size=3).map(tuple))
 def test_being_a_neighbour_is_mutual(relation: Neighbours, table: tuple[str, ...]) -> None:
-    for other in as_sets(relation.next_to(table, UNIVERSE)):
-        assert tuple(sorted(table)) in as_sets(relation.next_to(other, UNIVERSE))
+    for other in as_sets(next_to(relation, table, UNIVERSE)):
+        assert tuple(sorted(table)) in as_sets(next_to(relation, other, UNIVERSE))
 
 
 # ── Brute force ─────────────────────────────────────────────────────────────────────────────────────────────────
@@ -147,10 +149,8 @@ def test_being_a_neighbour_is_mutual(relation: Neighbours, table: tuple[str, ...
 
 @pytest.fixture(autouse=True)
 def one_thread() -> Iterator[None]:
-    threads = numba.get_num_threads()
-    numba.set_num_threads(1)
-    yield
-    numba.set_num_threads(threads)
+    with limited(1):
+        yield
 
 
 @pytest.fixture
@@ -297,13 +297,11 @@ def test_a_threshold_test_needs_the_range_of_a_person() -> None:
     curator = curator_of(records_of(STATISTICS[0], ((0, 1, 0),) * 9), ledger, seed=2)
     question = Balance(TEXTS, 0)
     for sensitivity in (1, 2):
-        law = HazardTest(Fraction(1, 10), 5, ledger.order, sensitivity)
+        test = HazardTest(Fraction(1, 10), 5, ledger.order, sensitivity)
         with pytest.raises(BudgetError, match="moves farther"):
-            curator.exceeds(question, 0, law=law, noise=Gaussian(Fraction(4)))
-    assert ledger.events == ()
-    law = HazardTest(Fraction(1, 10), 5, ledger.order, 3)
-    curator.exceeds(question, 1000, law=law, noise=Gaussian(Fraction(4)))
-    fire, measured = ledger.events
+            Asking(curator)(question, 0, test, Gaussian(Fraction(4)))
+    Asking(curator)(question, 1000, HazardTest(Fraction(1, 10), 5, ledger.order, 3), Gaussian(Fraction(4)))
+    fire, measured = ledger.events[-2:]
     assert isinstance(fire, Fire)
     assert fire.cost == Fire(Fraction(3, 10), 1, ledger.order).cost
     assert measured == Gaussian(Fraction(4)).event(Sensitivity(3, 9))

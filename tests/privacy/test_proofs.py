@@ -20,7 +20,6 @@ from dualquery.privacy.budget import Accounting, Budget
 from dualquery.privacy.conversion import (
     UNITS,
     advanced_composition,
-    delta_of,
     discrete_gaussian_epsilon,
     epsilon_of,
     fire_units,
@@ -80,7 +79,7 @@ def test_every_file_that_the_page_names_exists() -> None:
 SECTIONS = [
     "Neighbours", "Currency and events", "The ledger as a filter", "Several records", "Bounded range", "Conversions",
     "Gaussian releases", "Threshold tests", "Noise", "Selection", "DualQuery", "MWEM", "PMW",
-    "Signed tables", "Items and pairs", "Wide binary tables", "Cells read where asked",
+    "Signed tables", "Items and pairs", "Wide binary tables", "Cells of lists",
     "Parities by order", "Statistics and scores", "The audit", "Mutants",
 ]  # fmt: skip
 
@@ -110,7 +109,8 @@ def test_the_conversion_is_the_best_alpha(rho: float, epsilon: float) -> None:
         return (alpha - 1) * (alpha * rho - epsilon) - math.log(alpha - 1) + alpha * math.log1p(-1 / alpha)
 
     best = min(0.0, min(formula(1 + math.exp(i / 500)) for i in range(-3000, 5000)))
-    assert delta_of(rho, epsilon=epsilon) == pytest.approx(math.exp(best), rel=1e-4)
+    if -700 < best < -1e-9:
+        assert epsilon_of(rho, delta=math.exp(best)) == pytest.approx(epsilon, rel=1e-4)
 
 
 @pytest.mark.parametrize(
@@ -125,7 +125,7 @@ def test_the_price_of_a_fire(order: int, epsilon: Fraction, k: int) -> None:
 
 def test_the_numbers_of_the_page_about_budgets() -> None:
     rows = re.findall(r"^\| ([\d.]+), 10⁻([³⁶⁹]) \| ([\d.]+) \| ([\d.]+) \|", PAGE, re.MULTILINE)
-    assert len(rows) == 7
+    assert len(rows) == 4
     for epsilon, exponent, by_zcdp, by_gaussian in rows:
         delta = 10.0 ** -"⁰¹²³⁴⁵⁶⁷⁸⁹".index(exponent)
         assert float(rho_of(epsilon=float(epsilon), delta=delta)) == pytest.approx(float(by_zcdp), rel=0.01)

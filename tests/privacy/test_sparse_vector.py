@@ -13,12 +13,13 @@ from scipy import stats
 
 from dualquery.errors import BudgetError
 from dualquery.privacy.budget import Accounting, Budget
-from dualquery.privacy.events import Epoch
+from dualquery.privacy.events import Epoch, LaplaceMeasurement
 from dualquery.privacy.ledger import Ledger
 from dualquery.privacy.neighbours import Neighbours
-from dualquery.privacy.thresholds import FarSide, Found, SparseVector
+from dualquery.privacy.thresholds import FarSide, Found, Slot, SparseVector
 from dualquery.randomness import SeededEntropy
 
+NOTHING = LaplaceMeasurement(Fraction(0), Fraction(1))  # after a fire
 REACH = 400  # of the threshold noise; what lies beyond weighs less than e⁻⁶⁰ here
 
 
@@ -101,12 +102,14 @@ def test_epochs_follow_their_law_and_an_epsilon_30_percent_off_is_rejected(strea
     paid = ledger(epsilon=1e6)
     seen = np.zeros(len(stream) + 1)
     for _ in range(draws):
-        epoch = law.open(paid, entropy)
-        answers = []
-        while not epoch.closed and len(answers) < len(stream):
-            answers.append(epoch.draw(np.array([stream[len(answers)]]), entropy))
-        seen[len(answers) - 1 if epoch.closed else len(stream)] += 1
-    assert len(paid.events) == draws
+        slot, place = Slot(paid, law.event, NOTHING), 0
+        while (
+            place < len(stream) and slot.begin(law, paid, NOTHING)(np.array([stream[place]]), entropy) is None
+        ):
+            place += 1
+        seen[place] += 1
+        assert slot.closed == (place < len(stream))
+    assert len(paid.events) == 2 * draws
     right = epoch_law(law, stream) * draws
     wrong = epoch_law(SparseVector(Fraction(1, 5) * Fraction(13, 10), 25), stream) * draws
     assert stats.chisquare(seen, right * seen.sum() / right.sum()).pvalue > 1e-10
@@ -116,24 +119,22 @@ def test_epochs_follow_their_law_and_an_epsilon_30_percent_off_is_rejected(strea
 def test_an_epoch_is_paid_when_it_opens_and_ends_with_its_first_above() -> None:
     law = SparseVector(Fraction(1, 2), 50)
     paid = ledger(Accounting.ZCDP, epsilon=5)
-    epoch = law.open(paid, SeededEntropy(1))
-    assert paid.events == (Epoch(Fraction(1, 2)),)
-    assert not epoch.closed
-    assert epoch.draw(np.array([-10_000]), SeededEntropy(2)) == Found(0, FarSide.FAR)
-    assert epoch.closed
-    with pytest.raises(BudgetError, match="open another"):
-        epoch.draw(np.array([0]), SeededEntropy(2))
-    assert len(paid.events) == 1
+    slot = Slot(paid, law.event, NOTHING)
+    assert paid.events == (Epoch(Fraction(1, 2)), NOTHING)
+    assert not slot.closed
+    assert slot.begin(law, paid, NOTHING)(np.array([-10_000]), SeededEntropy(2)) == Found(0, FarSide.FAR)
+    assert slot.closed
+    with pytest.raises(BudgetError, match="another slot"):
+        slot.begin(law, paid, NOTHING)
+    assert len(paid.events) == 2
 
 
 @pytest.mark.parametrize("accounting", [Accounting.PURE, Accounting.ZCDP, Accounting.RENYI])
-def test_an_epoch_that_cannot_be_paid_for_draws_nothing(accounting: Accounting) -> None:
+def test_an_epoch_that_cannot_be_paid_for_is_none(accounting: Accounting) -> None:
     poor = ledger(accounting, epsilon=0.3)
-    entropy = SeededEntropy(1)
     with pytest.raises(BudgetError, match="does not pay"):
-        SparseVector(Fraction(1), 50).open(poor, entropy)
+        Slot(poor, SparseVector(Fraction(1), 50).event, NOTHING)
     assert poor.events == ()
-    assert int(entropy.words(1)[0]) == int(SeededEntropy(1).words(1)[0])
 
 
 @pytest.mark.parametrize(("epsilon", "sensitivity"), [(Fraction(0), 1), (Fraction(-1), 1), (Fraction(1), 0)])

@@ -17,13 +17,13 @@ from itertools import combinations_with_replacement, permutations, product
 from pkgutil import iter_modules
 from types import ModuleType
 
-import numba
 import numpy as np
 import pytest
 
 from dualquery import queries as queries_package
 from dualquery.counting.counter import MemoryCounter
 from dualquery.errors import BudgetError
+from dualquery.pool import limited
 from dualquery.privacy import scores as scores_module
 from dualquery.privacy.budget import Accounting, Budget
 from dualquery.privacy.curator import Curator
@@ -79,6 +79,7 @@ from dualquery.queries.derived import (
 from dualquery.queries.distances import Distances, DistanceSums, Knots
 from dualquery.queries.families import from_texts, parities
 from dualquery.queries.group import Listed, NotProducts, bound_of_queries
+from dualquery.queries.inside import BinSums
 from dualquery.queries.lists import NamedCells
 from dualquery.queries.means import CellMeans
 from dualquery.queries.misfits import FINE as FINE_MISFIT
@@ -87,16 +88,21 @@ from dualquery.queries.tables import Tables, centred
 from dualquery.queries.workload import Workload
 from dualquery.randomness import SeededEntropy
 from dualquery.table.codes import codes_table
-from dualquery.table.domain import Categorical, Domain, Items
+from dualquery.table.domain import Categorical, Domain, Items, Numeric
 from dualquery.table.graph import graph_of
+from dualquery.table.places import HALF, MOST, has_places
 from dualquery.table.points import euclidean_axes
 from dualquery.table.records import Records, SparseItems
+from tests.privacy.definitions import next_to
 from tests.privacy.watched import Diary, WatchedCounter, WatchedEntropy, WatchedLedger, in_order
 
 REPLACE, ADD_REMOVE = Neighbours.REPLACE.value, Neighbours.ADD_REMOVE.value
 L1, L2 = "L1", "squared L2"
 RANGE = "range"
 Table = tuple[tuple[int, ...], ...]
+
+
+ENDS = (0, HALF + 5, MOST)  # places inside a bin
 
 
 def domain_of(*sizes: int) -> Domain:
@@ -111,6 +117,13 @@ LONG = domain_of(2, 3, 5)  # with SHORT = 3 two short ones, one of them just so,
 POSITIONS = domain_of(5, 5)  # of two columns, with a knot at every second position
 BASKETS = Domain((Categorical("shop", ("east", "west")), Items("item", 4)))
 WIDE_BASKETS = Domain((Items("item", 6),))
+MEASURED = Domain(
+    (
+        Categorical("sex", ("f", "m")),
+        Numeric("height", (0.0, 1.5, 3.0)),
+        Numeric("visits", (0.0, 1.0, 5.0), integer=True, missing="none"),
+    )
+)
 
 
 @dataclass(frozen=True)
@@ -396,6 +409,8 @@ STATISTICS = [
     Case("balances of grades", GRADED.domain, GroupBalances(GRADED)),
     *SPECIAL_STATISTICS,
     Case("tables, multiplied", MIXED, Multiplied(CELLS, 5)),
+    Case("sums inside bins", MEASURED, BinSums.of(MEASURED)),
+    Case("sums inside the bins of one column", MEASURED, BinSums(MEASURED, (1,))),
     Case("parities of one", BINARY, parities(BINARY, 1).groups[0]),
     Case("parities of two", BINARY, parities(BINARY, 2).groups[0], both(REPLACE, BOUND)),
     Case("cells", CODES, NamedCells(LOOKED_UP)),
@@ -607,10 +622,8 @@ SCORES = [
 @pytest.fixture(autouse=True)
 def one_thread() -> Iterator[None]:
     """Tables of three records are counted faster by one thread than by two."""
-    threads = numba.get_num_threads()
-    numba.set_num_threads(1)
-    yield
-    numba.set_num_threads(threads)
+    with limited(1):
+        yield
 
 
 @pytest.fixture
@@ -623,8 +636,12 @@ def short(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> It
 
 
 def records_of(case: Case, table: Table) -> Records:
-    rows = np.array(table, np.int64).reshape(len(table), case.domain.width)
-    records = Records.from_rows(case.domain, rows)
+    inside = [i for i, column in enumerate(case.domain.columns) if has_places(column)]
+    rows = np.array(table, np.int64).reshape(len(table), case.domain.width + len(inside))
+    records = Records.from_rows(case.domain, rows[:, : case.domain.width])
+    if inside:  # their places stand behind the codes
+        found = {i: rows[:, case.domain.width + n].astype(np.uint16) for n, i in enumerate(inside)}
+        return replace(records, places=tuple(found.get(i) for i in range(len(case.domain.columns))))
     if not case.sparse:
         return records
     (position,) = (p for p, column in enumerate(case.domain.columns) if isinstance(column, Items))
@@ -636,7 +653,9 @@ def records_of(case: Case, table: Table) -> Records:
 
 
 def universe_of(domain: Domain) -> list[tuple[int, ...]]:
-    return list(product(*(range(int(size)) for size in domain.sizes)))
+    codes = list(product(*(range(int(size)) for size in domain.sizes)))
+    inside = sum(map(has_places, domain.columns))
+    return [(*x, *places) for x in codes for places in product(ENDS, repeat=inside)]
 
 
 def tables_over(universe: Sequence[tuple[int, ...]], most: int) -> list[Table]:
@@ -687,7 +706,7 @@ def largest_moves(case: Case, relation: Neighbours, most: int) -> dict[str, int]
     found = {L1: 0, L2: 0, RANGE: 0}
     for table in tables_over(universe, most):
         here = numbers_of(case, table)
-        for other in relation.next_to(table, universe):
+        for other in next_to(relation, table, universe):
             moved = [x - y for x, y in zip(here, numbers_of(case, other), strict=True)]
             found[L1] = max(found[L1], sum(map(abs, moved)))
             found[L2] = max(found[L2], sum(x * x for x in moved))
@@ -764,16 +783,15 @@ def test_the_exceptions_name_relations_and_norms_that_there_are() -> None:
 
 
 def test_neighbours_by_hand() -> None:
-    assert set(Neighbours.REPLACE.next_to(("x", "y"), "xyz")) == {
-        ("x", "y"), ("y", "y"), ("z", "y"), ("x", "x"), ("x", "z")
-    }  # fmt: skip
-    assert set(Neighbours.ADD_REMOVE.next_to(("x", "y"), "xyz")) == {
-        ("x",), ("y",), ("x", "y", "x"), ("x", "y", "y"), ("x", "y", "z")
-    }  # fmt: skip
-    assert [*Neighbours.REPLACE.next_to((), "xyz")] == []
+    def found(relation: Neighbours) -> set[str]:
+        return {"".join(sorted(table)) for table in next_to(relation, ("x", "y"), "xyz")}
+
+    assert found(Neighbours.REPLACE) == {"xy", "yy", "yz", "xx", "xz"}
+    assert found(Neighbours.ADD_REMOVE) == {"x", "y", "xxy", "xyy", "xyz"}
+    assert [*next_to(Neighbours.REPLACE, (), "xyz")] == []
     for relation in RELATIONS:  # and being one is mutual
-        for table in relation.next_to(("x", "y"), "xyz"):
-            assert any(sorted(back) == ["x", "y"] for back in relation.next_to(table, "xyz"))
+        for table in next_to(relation, ("x", "y"), "xyz"):
+            assert any(sorted(back) == ["x", "y"] for back in next_to(relation, table, "xyz"))
 
 
 @pytest.mark.usefixtures("short")
@@ -841,7 +859,7 @@ def test_clamping_widens_no_range(case: Case, relation: Neighbours) -> None:
     universe = universe_of(case.domain)
     for bound in (2, 1000):
         for table in tables_over(universe, most=12):
-            for other in relation.next_to(table, universe):
+            for other in next_to(relation, table, universe):
                 moved = [
                     min(max(x, -bound), bound) - min(max(y, -bound), bound)
                     for x, y in zip(numbers_of(case, table), numbers_of(case, other), strict=True)
@@ -874,7 +892,7 @@ def test_a_measurement_is_charged_its_sensitivity_before_anything_is_read(
     noisy = curator.measure(case.subject, noise=Gaussian(variance))
     assert noisy.dtype == np.int64
     assert curator.ledger.events == (GaussianMeasurement(Fraction(moved.l2_squared), variance),)
-    scale = Fraction(7, 3) * max(1, moved.l1 // 10**3)
+    scale = Fraction(7, 3) * (1 + moved.l1 // 1_000)
     curator.measure(case.subject, noise=Laplace(scale))
     assert curator.ledger.events[1:] == (LaplaceMeasurement(Fraction(moved.l1), scale),)
     once = ["pay", "read", "draw"] if len(noisy) else ["pay", "read"]

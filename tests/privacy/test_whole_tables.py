@@ -25,6 +25,7 @@ from dualquery.queries.tables import Tables
 from dualquery.randomness import SeededEntropy
 from dualquery.table.records import Records
 from tests.house import budget, curator_of
+from tests.privacy.definitions import next_to
 from tests.privacy.test_exceeds import COUNT, DOMAIN, MEASURED, ORDER, RECORDS, ROWS, House, left, renyi_cost
 from tests.privacy.watched import in_order
 
@@ -155,7 +156,7 @@ def test_each_is_how_far_one_count_moves(group, relation: Neighbours) -> None:
         for table in tables
     }
     for table in tables:
-        for other in relation.next_to(table, universe):
+        for other in next_to(relation, table, universe):
             if other in counted:
                 farthest = max(farthest, int(np.abs(counted[table] - counted[other]).max()))
     assert relation.each(group.bound()) == farthest
@@ -169,7 +170,7 @@ def slot_of(house: House) -> Slot:
 
 
 def asked(house: House, slot: Slot, hypotheses: np.ndarray = NEAR):
-    return house.curator.exceeds(CELLS, hypotheses, law=slot.law(HAZARD), noise=NOISE)
+    return house.curator.exceeds(CELLS, hypotheses, test=HAZARD, slot=slot, noise=NOISE)
 
 
 def far(cell: int, by: int) -> np.ndarray:
@@ -185,7 +186,7 @@ def test_a_slot_is_paid_once_and_serves_every_silent_table() -> None:
     assert all(asked(house, slot) is None for _ in range(50))
     assert left(house.ledger) == before
     assert "pay" not in house.diary
-    assert house.ledger.events == ()
+    assert house.ledger.events == (HAZARD.event, MEASURED)
 
 
 @pytest.mark.parametrize(("by", "side"), [(900, FarSide.TOO_HIGH), (-900, FarSide.TOO_LOW)])
@@ -227,10 +228,10 @@ def test_no_test_after_the_fire() -> None:
 def test_one_slot_one_test_in_flight() -> None:
     house = House(Accounting.RENYI)
     slot = slot_of(house)
-    test = slot.law(HAZARD).pay(house.ledger, SeededEntropy(0), MEASURED)
+    drawn = slot.begin(HAZARD, house.ledger, MEASURED)
     with pytest.raises(BudgetError, match="under way"):
         asked(house, slot)
-    assert test(np.array([0])) is None
+    assert drawn(np.array([0]), SeededEntropy(0)) is None
     assert asked(house, slot) is None
 
 
@@ -238,16 +239,16 @@ def test_a_slot_pays_for_nothing_dearer_and_nothing_else() -> None:
     house, other = House(Accounting.RENYI), House(Accounting.RENYI)
     slot = slot_of(house)
     finer = HazardTest(Fraction(1, 39), 300, ORDER)
-    for law, noise, ledger, sentence in (
-        (slot.law(finer), NOISE, house, "another test"),
-        (slot.law(HAZARD), Gaussian(Fraction(3999)), house, "cheaper measurement"),
-        (slot.law(HAZARD), NOISE, other, "another ledger"),
+    for test, noise, ledger, sentence in (
+        (finer, NOISE, house, "another test"),
+        (HAZARD, Gaussian(Fraction(3999)), house, "cheaper measurement"),
+        (HAZARD, NOISE, other, "another ledger"),
     ):
         with pytest.raises(BudgetError, match=sentence):
-            ledger.curator.exceeds(CELLS, NEAR, law=law, noise=noise)
+            ledger.curator.exceeds(CELLS, NEAR, test=test, slot=slot, noise=noise)
     # θ may differ by question at no price.
-    wider = slot.law(HazardTest(HAZARD.epsilon, 500, ORDER))
-    assert house.curator.exceeds(CELLS, NEAR, law=wider, noise=NOISE) is None
+    wider = HazardTest(HAZARD.epsilon, 500, ORDER)
+    assert house.curator.exceeds(CELLS, NEAR, test=wider, slot=slot, noise=NOISE) is None
 
 
 def test_a_question_that_moves_too_far_is_refused_before_it_is_read() -> None:
@@ -283,7 +284,7 @@ def test_the_money_comes_out_of_one_cap() -> None:
             slot = Slot(ledger, HAZARD.event, MEASURED)
         except BudgetError:
             break
-        assert curator.exceeds(CELLS, far(0, 2000), law=slot.law(HAZARD), noise=NOISE)
+        assert curator.exceeds(CELLS, far(0, 2000), test=HAZARD, slot=slot, noise=NOISE)
         fires += 1
     cap = left(Ledger(budget))
     assert fires == cap // renyi_cost()
@@ -352,7 +353,7 @@ def test_a_slot_draws_the_law_of_an_epoch() -> None:
     for _ in range(runs):
         slot, outcome = Slot(ledger, VECTOR.event, MEASURED), None
         for question, cells in enumerate(asked):
-            found = slot.law(VECTOR).pay(ledger, entropy, MEASURED)(np.array(cells))
+            found = slot.begin(VECTOR, ledger, MEASURED)(np.array(cells), entropy)
             if found is not None:
                 outcome = (question, found.cell)
                 break
@@ -366,6 +367,6 @@ def test_an_epoch_tests_numbers_that_move_equally_far() -> None:
     """Its threshold noise is drawn once, for the Δ of its first test: a larger one would need more noise."""
     ledger, entropy = Ledger(budget(1e6)), SeededEntropy(1)
     slot = Slot(ledger, VECTOR.event, MEASURED)
-    slot.law(VECTOR).pay(ledger, entropy, MEASURED)(np.zeros(1, np.int64))
+    slot.begin(VECTOR, ledger, MEASURED)(np.zeros(1, np.int64), entropy)
     with pytest.raises(BudgetError, match="move equally far"):
-        slot.law(replace(VECTOR, sensitivity=50)).pay(ledger, entropy, MEASURED)
+        slot.begin(replace(VECTOR, sensitivity=50), ledger, MEASURED)

@@ -7,8 +7,11 @@ from numpy.typing import NDArray
 
 from dualquery.counting.counter import MemoryCounter
 from dualquery.privacy.budget import Budget
-from dualquery.privacy.events import Concentrated, Event, Fire
-from dualquery.privacy.ledger import Ledger, Reservation
+from dualquery.privacy.curator import Curator, Surprise
+from dualquery.privacy.events import Event
+from dualquery.privacy.ledger import Ledger
+from dualquery.privacy.noise import Noise
+from dualquery.privacy.thresholds import Slot, Test
 from dualquery.queries.countable import Countable
 from dualquery.randomness import SeededEntropy
 from dualquery.table.domain import Domain
@@ -50,11 +53,6 @@ class WatchedLedger(Ledger):
         super().charge(*events)
         self._diary.append("pay")
 
-    def reserve(self, fire: Fire, *follow_up: Concentrated) -> Reservation:
-        reservation = super().reserve(fire, *follow_up)
-        self._diary.append("pay")
-        return reservation
-
 
 class WatchedEntropy(SeededEntropy):
     """Says when chance is asked for."""
@@ -75,3 +73,19 @@ class WatchedEntropy(SeededEntropy):
 def in_order(diary: Diary) -> Diary:
     """The diary without repetitions of one and the same entry in a row."""
     return [entry for i, entry in enumerate(diary) if i == 0 or diary[i - 1] != entry]
+
+
+class Asking:
+    """A threshold test of a curator as whoever asks makes it: one slot after another, each paid when it is needed."""
+
+    def __init__(self, curator: Curator) -> None:
+        self._curator = curator
+        self.slot: Slot | None = None
+
+    def __call__(
+        self, question: Countable, hypotheses: Integers | int, test: Test, noise: Noise
+    ) -> Surprise | None:
+        if self.slot is None or self.slot.closed:
+            moved = self._curator.neighbours.sensitivity(question.bound())
+            self.slot = Slot(self._curator.ledger, test.event, noise.event(moved))
+        return self._curator.exceeds(question, hypotheses, test=test, slot=self.slot, noise=noise)

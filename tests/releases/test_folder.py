@@ -53,6 +53,25 @@ def test_a_folder_gives_back_the_release(make: Make, tmp_path: Path) -> None:
     assert mode == 0o777 & ~mask
 
 
+def test_people_open_as_many_rows_as_the_table_has(make: Make, tmp_path: Path) -> None:
+    """By default; answers come from all rows, and a number that was asked for is kept."""
+    release = make(synthetic_rows=20_000)  # what 500 records get by default
+    release.save(tmp_path / "out", csv=True)
+    few = pyarrow.parquet.read_table(tmp_path / "out" / "synthetic.parquet")
+    assert few.num_rows == pyarrow.csv.read_csv(tmp_path / "out" / "synthetic.csv").num_rows == 500
+    assert pyarrow.parquet.read_table(tmp_path / "out" / "rows.parquet").num_rows == 20_000
+    assert "not independent records" in few.schema.metadata[b"dualquery"].decode()
+    again = Release.load(tmp_path / "out")
+    assert again.to_arrow().equals(release.to_arrow())
+    assert str(again.answer("sex = male")) == str(release.answer("sex = male"))
+    share = (np.array(few["sex"].to_pylist()) == "male").mean()
+    assert abs(share - release.answer("sex = male").value) < 0.1
+    asked = make(synthetic_rows=700)
+    asked.save(tmp_path / "asked")
+    assert pyarrow.parquet.read_table(tmp_path / "asked" / "synthetic.parquet").num_rows == 700
+    assert not (tmp_path / "asked" / "rows.parquet").exists()
+
+
 def test_items_survive_the_folder(make: Make, tmp_path: Path, budget: Any) -> None:
     domain = dualquery.Domain((Items("item", 40, first=5), dualquery.Categorical("sex", ("f", "m"))))
     rng = np.random.default_rng(1)

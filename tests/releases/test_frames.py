@@ -17,7 +17,7 @@ import pytest
 
 from dualquery import DualQueryError, Neighbours, QueryError, Release, ReleaseError
 from dualquery.cli import run
-from dualquery.cli.ask import _question
+from dualquery.cli.serve import _question
 
 Make = Callable[..., Release]
 
@@ -181,7 +181,7 @@ def test_sql_that_cannot_be_answered(release: Release, text: Any, part: str) -> 
 def test_sql_bars_hold_what_replicas_show(make: Make, records: Any) -> None:
     """Of many cells and seeds, about 19 of 20 lie within their bars."""
     within = []
-    for seed in range(3):
+    for seed in range(6):
         made = make(mechanism="replicated", seed=seed, synthetic_rows=4_000)
         one_way = made.sql("select region, count(*) as n from data group by 1")
         for _, cell in one_way.iterrows():
@@ -194,6 +194,56 @@ def _true_count(records: Any, name: str, value: str) -> int:
     from dualquery.queries.families import from_texts
 
     return int(from_texts(records.domain, [f"{name} = {value}"]).counts(records)[0])
+
+
+def test_shares_among_some(release: Release) -> None:
+    whole, both = release.answer("age >= 55").value, release.answer("age >= 55 & sex = male").value
+    found = release.answer("sex = male", given="age >= 55")
+    assert found.value == pytest.approx(both / whole)
+    assert found.error is not None
+    assert found.error > release.answer("sex = male").error  # fewer records
+    frame = release.table("sex", given="age >= 55")
+    assert list(frame.columns) == ["sex", "share", "bar"]
+    assert frame["share"].sum() == pytest.approx(1)
+    many = release.answers(["sex = male", "sex = female"], given="age >= 55")
+    assert many["share"].tolist() == pytest.approx(frame["share"].tolist()[::-1])
+    for ask, part in (
+        (lambda: release.answer("sex = male", given="nope = 1"), "given, column 1: unknown attribute"),
+        (lambda: release.answer("sex = male", given="sex = female"), "no record can satisfy"),
+        (lambda: release.table("sex", where="age >= 55", given="age >= 55"), "one of where"),
+    ):
+        with pytest.raises(QueryError, match=part):
+            ask()
+
+
+def test_a_share_among_some_is_as_far_off_as_its_bar_says(make: Make, records: Any) -> None:
+    within = []
+    for seed in range(3):
+        made = make(mechanism="replicated", seed=seed, synthetic_rows=4_000)
+        for region in ("capital", "north", "south", "east", "west"):
+            found = made.answer(f"region = {region}", given="sex = male")
+            both, men = (_shares(records, text) for text in (f"region = {region} & sex = male", "sex = male"))
+            within.append(abs(found.value - both / men) <= found.error)
+    assert np.mean(within) >= 0.8
+
+
+def _shares(records: Any, text: str) -> float:
+    from dualquery.queries.families import from_texts
+
+    return float(from_texts(records.domain, [text]).counts(records)[0] / records.rows)
+
+
+def test_sql_says_why_a_bar_is_null(release: Release) -> None:
+    frame = release.sql("select max(age) as oldest, count(distinct age) as k, median(age) as m from data")
+    assert frame["oldest_bar"].isna().all()
+    assert frame["k_bar"].isna().all()
+    assert frame["m_bar"].item() >= 0.45 * 7  # about half of the narrowest bin
+    notes = " ".join(frame.attrs["notes"])
+    assert "ask for quantiles" in notes
+    assert "how many different values" in notes
+    assert "select what you group by" in str(
+        release.sql("select count(*) from data group by sex").attrs["notes"]
+    )
 
 
 def test_bare_answers_have_tables_of_what_was_asked(make: Make) -> None:

@@ -119,7 +119,8 @@ def test_a_private_number_of_records_is_measured_once(
 ) -> None:
     """One event before those of the mechanism, and none of them is that one again."""
     limits = budget(neighbours=Neighbours.ADD_REMOVE)
-    certificate = make(budget=limits, mechanism=mechanism, workload="marginals:2", **options).certificate
+    asked = {"mechanism": mechanism, "workload": "marginals:2", "check": 0, **options}
+    certificate = make(budget=limits, **asked).certificate
     noise = price_of_rows(replace(limits, adaptive=True)).noise
     first = noise.event(Sensitivity(1, 1)).to_json()
     first_written, *others = certificate["events"]

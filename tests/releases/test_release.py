@@ -42,7 +42,10 @@ def test_a_release_is_handled_like_a_frame(make: Make, tmp_path: Path) -> None:
     assert release.columns == list(frame.columns) == [each.name for each in release.domain.columns]
     assert release.head().equals(frame.head())
     assert release.head(3).equals(frame.head(3))
-    assert release.describe().equals(frame.describe(include="all"))
+    told = release.describe().set_index("column")
+    assert list(told.index) == list(frame.columns)
+    assert told.loc["age", "mean"] == pytest.approx(frame["age"].mean())
+    assert told.loc["sex", "top"] == frame["sex"].mode()[0]
     text = release.to_csv()
     assert text is not None
     assert release.to_csv(tmp_path / "rows.csv") is None

@@ -101,17 +101,15 @@ def test_flipped_bits(
     assert many < 100 or (seen["service.witness 2"] and seen["people.ledger 2"])
 
 
-@pytest.mark.parametrize(
-    "words", ["", "a", "a b", "a b c d", "a -1 c", "a x c", "a 1e3 c", f"a {'9' * 40} c", "ü 1 c"]
-)
-def test_a_witness_with_wrong_words_is_one_sentence(kept: Settings, words: str) -> None:
+def test_a_witness_with_wrong_words_is_one_sentence(kept: Settings) -> None:
     """Sealed as we seal it, and yet not what we write."""
-    line = f"{words} {hashlib.sha256(words.encode()).hexdigest()}\n".encode().ljust(_SIZE, b"\n")
     path = kept.path(kept.witness)
-    path.write_bytes(line + line)
-    assert Witness(path).read() is None
-    with pytest.raises(LedgerError, match="missing or damaged"):
-        ledger_status(kept)
+    for words in ("", "a", "a b", "a b c d", "a -1 c", "a x c", "a 1e3 c", f"a {'9' * 40} c", "ü 1 c"):
+        line = f"{words} {hashlib.sha256(words.encode()).hexdigest()}\n".encode().ljust(_SIZE, b"\n")
+        path.write_bytes(line + line)
+        assert Witness(path).read() is None, words
+        with pytest.raises(LedgerError, match="missing or damaged"):
+            ledger_status(kept)
 
 
 def test_the_ledger_of_an_earlier_version_is_one_sentence(kept: Settings) -> None:

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
 from dualquery.audits import curator, releases, sessions
 from dualquery.audits.case import AuditError, Case, Finding, Verdict, judged, stream
+from dualquery.pool import limited
 from dualquery.types import Progress
 
 CONFIDENCE = 0.999  # that no claim which holds is called broken, over all cases of an audit
@@ -16,8 +16,6 @@ FEWEST_RUNS = 40
 
 @dataclass(frozen=True)
 class Audit:
-    """What was found, of every case."""
-
     findings: tuple[Finding, ...]
     confidence: float
 
@@ -79,7 +77,7 @@ def audit(
     failure = (1 - CONFIDENCE) / max(1, len(listed))
     planned = [case.runs(runs, quick=quick) for case in listed]
     findings = []
-    with _one_thread():
+    with limited(1):  # tables of a few records are counted faster without a second thread to wait for
         for case, count in zip(listed, planned, strict=True):
             done = 0
 
@@ -91,16 +89,3 @@ def audit(
             entropies = tuple(stream(seed, case.mechanism, case.pair, str(side)) for side in (0, 1))
             findings.append(judged(case, runs=count, entropies=entropies, failure=failure, tell=tell))
     return Audit(tuple(findings), CONFIDENCE)
-
-
-@contextmanager
-def _one_thread() -> Iterator[None]:
-    """Tables of a few records are counted faster without a second thread to wait for."""
-    import numba
-
-    before = numba.get_num_threads()
-    numba.set_num_threads(1)
-    try:
-        yield
-    finally:
-        numba.set_num_threads(before)

@@ -100,7 +100,6 @@ def _at_most(hits: int, runs: int, p: float) -> float:
 
 @lru_cache(maxsize=8)
 def _log_choices(runs: int) -> NDArray[np.float64]:
-    """ln C(runs, k) for every k."""
     k = np.arange(runs, dtype=np.float64)
     return np.concatenate([[0.0], np.cumsum(np.log(runs - k) - np.log1p(k))])
 
@@ -307,8 +306,6 @@ class Case:
 
 
 class Verdict(Enum):
-    """What an audit says."""
-
     HOLDS = "holds"
     REFUSED = "refused"  # a malformed file, as it should be: nothing was published
     BROKEN = "BROKEN"

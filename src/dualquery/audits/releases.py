@@ -91,7 +91,6 @@ def runs_of(
 
 
 def published(artefact: Artefact, workload: Workload) -> Shown:
-    """What anybody can read off a release of a mechanism."""
     if artefact.rows is None:
         answers = np.concatenate([artefact.fractions(group) for group in workload.groups])
         return {f"answer {i}": float(each) for i, each in enumerate(answers)}
@@ -191,8 +190,6 @@ class FilePair:
 
 
 def folders_of(pair: FilePair) -> Sampler:
-    """Release a file as often as asked, and read every folder."""
-
     def sample(side: int, runs: int, entropy: Entropy, tell: Tell) -> Sampled:
         found: list[Shown] = []
         with tempfile.TemporaryDirectory() as place:
@@ -243,7 +240,6 @@ def _shown(pair: FilePair, table: Path, folder: Path, seed: int | None) -> dict[
 
 
 def _fields(data: Any, path: str = "") -> Iterator[tuple[str, str]]:
-    """Every leaf of a certificate, by its path."""
     if isinstance(data, dict):
         for name, value in data.items():
             yield from _fields(value, f"{path}.{name}" if path else name)
@@ -294,7 +290,6 @@ UNCLOSED = FilePair(
 
 
 def cases() -> list[Case]:
-    """Every mechanism, and every pair of files."""
     usual, slow = (120, 2000), (60, 1000)
     return [
         *mechanisms(),

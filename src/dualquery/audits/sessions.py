@@ -1,8 +1,8 @@
 """Audits of questions asked one at a time: the hazard test under its cap, and the textbook's sparse vector.
 
-A run is a session: the analyst asks until the budget ends, or so many times. What the adversary sees is which tests
-spoke, and the answers that followed. Numbers are asked one by one, each against a hypothesis; a whole table is asked
-over and over, each test paid for by a slot.
+A run is a session: the analyst asks until the budget ends, or so many times, and pays for one slot after another. The
+adversary sees which tests spoke, and the answers that followed. Numbers are asked one by one, each against a
+hypothesis; a whole table is asked over and over.
 """
 
 from __future__ import annotations
@@ -18,12 +18,11 @@ from dualquery.audits.curator import OPPOSED, exact_hazard, pure
 from dualquery.counting.counter import MemoryCounter
 from dualquery.errors import BudgetError
 from dualquery.privacy.budget import Accounting, Budget
-from dualquery.privacy.curator import Curator, ThresholdLaw
-from dualquery.privacy.events import Concentrated, GaussianMeasurement
+from dualquery.privacy.curator import Curator
 from dualquery.privacy.ledger import Ledger
 from dualquery.privacy.neighbours import Neighbours
 from dualquery.privacy.noise import Gaussian, Laplace, Noise
-from dualquery.privacy.thresholds import Epochs, FarSide, Found, HazardTest, Slot, SparseVector
+from dualquery.privacy.thresholds import FarSide, HazardTest, Slot, SparseVector, Test
 from dualquery.queries.countable import Countable
 from dualquery.queries.derived import Multiplied
 from dualquery.queries.group import Group
@@ -43,11 +42,11 @@ def remembered(counts: Group) -> Countable:
 
 @dataclass(frozen=True)
 class Session:
-    """The analyst's questions, in order, until the budget ends, each with its hypotheses; one law for all."""
+    """The analyst's questions, in order, until the budget ends, each with its hypotheses; one test for all."""
 
     pair: Pair
     budget: Budget
-    law: Callable[[], ThresholdLaw]
+    test: Test
     noise: Noise
     questions: Sequence[tuple[Countable, Integers | int]]
 
@@ -60,12 +59,15 @@ class Session:
 
     def _held(self, curator: Curator) -> Shown:
         """One session: for every test a dot for silence, else which number fired and on which side; the answer."""
-        law, said, value, half = self.law(), "", NOTHING, len(self.questions) // 2
+        slot, said, value, half = None, "", NOTHING, len(self.questions) // 2
         for statistic, hypotheses in self.questions:
             try:
-                surprise = curator.exceeds(statistic, hypotheses, law=law, noise=self.noise)
+                if slot is None or slot.closed:
+                    moved = curator.neighbours.sensitivity(statistic.bound())
+                    slot = Slot(curator.ledger, self.test.event, self.noise.event(moved))
             except BudgetError:
                 break
+            surprise = curator.exceeds(statistic, hypotheses, test=self.test, slot=slot, noise=self.noise)
             said += "." if surprise is None else _LETTERS[surprise.found.side][surprise.found.cell]
             if surprise is not None and value == NOTHING:
                 value = float(surprise.noisy[0] - surprise.noisy[1:].sum())
@@ -90,22 +92,6 @@ _LETTERS = {
 }  # of the first cell, and of the second
 
 
-class Slots:
-    """One slot after another, each paid when it is first needed: a law, as `Epochs` is."""
-
-    def __init__(self, test: HazardTest | SparseVector) -> None:
-        self._test = test
-        self._slot: Slot | None = None
-        self.sensitivity = test.sensitivity
-
-    def pay(
-        self, ledger: Ledger, entropy: Entropy, follow_up: Concentrated
-    ) -> Callable[[Integers], Found | None]:
-        if self._slot is None or self._slot.closed:
-            self._slot = Slot(ledger, self._test.event, GaussianMeasurement(Fraction(1), LOUD))
-        return self._slot.law(self._test).pay(ledger, entropy, follow_up)
-
-
 TABLE_TEST = HazardTest(Fraction(1, 2), threshold=12, order=2)
 
 
@@ -113,18 +99,17 @@ def slot_session(
     pair: Pair,
     off: int = 13,
     tests: int = 60,
-    test: HazardTest | SparseVector = TABLE_TEST,
+    test: Test = TABLE_TEST,
 ) -> Session:
     """One table over and over, one record beyond the threshold in a cell that a record moves, paid for by slots."""
     table = remembered(Tables(BITS, ((0,),)))
     hypotheses = table.counts(pair.tables[0]) - np.array([0, off])
     noise = Gaussian(LOUD * pair.neighbours.sensitivity(table.bound()).l2_squared)
     budget = hazard_budget(pair.neighbours)
-    return Session(pair, budget, lambda: Slots(test), noise, [(table, hypotheses)] * tests)
+    return Session(pair, budget, test, noise, [(table, hypotheses)] * tests)
 
 
 def queries(*asked: tuple[int, int]) -> list[tuple[Countable, Integers | int]]:
-    """Queries of `OPPOSED`, each with a hypothesis."""
     known = {query: remembered(OPPOSED.groups[0].take(np.array([query]))) for query, _ in asked}
     return [(known[query], hypothesis) for query, hypothesis in asked]
 
@@ -140,7 +125,7 @@ TEST = HazardTest(Fraction(1, 2), threshold=4, order=2)
 
 def hazard_session(tests: int = 80) -> Session:
     """The same question over and over, one record beyond the threshold, where a test tells the most."""
-    return Session(ALONE, HAZARD_BUDGET, lambda: TEST, Gaussian(LOUD), queries(*((0, -5),) * tests))
+    return Session(ALONE, HAZARD_BUDGET, TEST, Gaussian(LOUD), queries(*((0, -5),) * tests))
 
 
 VECTOR = SparseVector(Fraction(1), threshold=1)
@@ -149,9 +134,8 @@ UP_AND_DOWN = ((0, 0), (1, 0))  # a record that falls from one query moves into 
 
 
 def epoch_session(pair: Pair, questions: tuple[tuple[int, int], ...], number: int) -> Session:
-    """A pure budget for so many epochs and their answers."""
     budget = pure(pair, number * (VECTOR.epsilon + ANSWER))
-    return Session(pair, budget, lambda: Epochs(VECTOR), Laplace(1 / ANSWER), queries(*questions))
+    return Session(pair, budget, VECTOR, Laplace(1 / ANSWER), queries(*questions))
 
 
 def cases() -> list[Case]:

@@ -91,7 +91,6 @@ class Covariances:
 
     @cached_property
     def variances(self) -> Reals:
-        """Var q of every query."""
         attribute = self.products.attribute.tolist()
         squares = [float(self._weights[j] @ v**2) for j, v in zip(attribute, self._values, strict=True)]
         second = np.array([*squares, 1.0])[self.products.factors].prod(axis=1)
@@ -99,7 +98,6 @@ class Covariances:
         return spread
 
     def with_query(self, query: int) -> Reals:
-        """Cov(q, ·) of one query with all of them."""
         products = self.products
         mine = products.factors[query]
         mine = mine[mine != NONE]
@@ -232,7 +230,6 @@ class SignedDensity:
         return noisy
 
     def _weights(self) -> Reals:
-        """c, of each measurement."""
         spread = self._spread()
         return np.asarray(spread * np.linalg.solve(self._noisy_gram(spread), self._gaps()), np.float64)
 

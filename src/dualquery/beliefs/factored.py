@@ -26,7 +26,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from dualquery.beliefs.histogram import Histogram
-from dualquery.compiled import njit, prange, threads
+from dualquery.compiled import njit
+from dualquery.pool import in_shares
 from dualquery.queries.group import NONE, Predicates
 from dualquery.queries.workload import Workload
 from dualquery.table.domain import Domain
@@ -89,7 +90,6 @@ class Products:
         return self.factors.shape[1]
 
     def attributes_of(self, query: int) -> tuple[int, ...]:
-        """The attributes that a query asks about, increasing."""
         row = self.factors[query]
         return tuple(sorted(self.attribute[row[row != NONE]].tolist()))
 
@@ -103,7 +103,6 @@ class Products:
         return np.asarray(self.offset[query] + self.slope[query] * product)
 
     def values_of(self, function: int) -> NDArray[np.float64]:
-        """The function's value at every value of its attribute."""
         mine = slice(self.start[function], self.start[function + 1])
         steps = np.zeros(int(self.domain.sizes[self.attribute[function]]))
         steps[self.digit[mine]] = self.jump[mine]
@@ -169,7 +168,6 @@ class Factored:
         return copy
 
     def part(self, number: int) -> Histogram:
-        """A part by its number."""
         if number not in self._parts:
             self._parts[number] = Histogram((number,), (int(self.domain.sizes[number]),))
         return self._parts[number]
@@ -229,7 +227,6 @@ class Factored:
         self.changes[number] += 1
 
     def answers(self, workload: Workload) -> NDArray[np.float64]:
-        """The fraction that each query has."""
         return RunningAnswers(Products.of(workload)).answers(self)
 
     def sample(self, count: int, rng: np.random.Generator) -> NDArray[np.int32]:
@@ -264,7 +261,6 @@ class RunningAnswers:
         return self._products
 
     def answers(self, distribution: Factored) -> NDArray[np.float64]:
-        """The fraction that each query has under the distribution."""
         changes = distribution.changes
         for number in np.flatnonzero(changes != self._seen).tolist():
             if distribution.owner[number] == number:  # else it was merged into another
@@ -290,10 +286,7 @@ class RunningAnswers:
             self._fragments,
             self._values,
         )
-        if products.size < SERIAL_QUERIES:
-            evaluate_products(*arguments, 0, products.size)
-        else:
-            evaluate_products_threaded(*arguments, threads())
+        in_shares(evaluate_products, products.size, *arguments, least=SERIAL_QUERIES)
 
 
 def _product(first: Histogram, second: Histogram) -> Histogram:
@@ -306,7 +299,7 @@ def _product(first: Histogram, second: Histogram) -> Histogram:
 
 @njit(cache=True)
 def evaluate_products(  # type: ignore[no-untyped-def]
-    factors, attribute, start, digit, jump, place, row_length, column, table, fragments, answers, first, last
+    first, last, factors, attribute, start, digit, jump, place, row_length, column, table, fragments, answers
 ):
     """The part of each product that lies in one distribution, and with it the product.
 
@@ -352,30 +345,6 @@ def evaluate_products(  # type: ignore[no-untyped-def]
         for k in range(width):
             product *= fragments[q, k]
         answers[q] = product
-
-
-@njit(cache=True, parallel=True)
-def evaluate_products_threaded(  # type: ignore[no-untyped-def]
-    factors, attribute, start, digit, jump, place, row_length, column, table, fragments, answers, threads
-):
-    queries = factors.shape[0]
-    for thread in prange(threads):
-        first, last = queries * thread // threads, queries * (thread + 1) // threads
-        evaluate_products(
-            factors,
-            attribute,
-            start,
-            digit,
-            jump,
-            place,
-            row_length,
-            column,
-            table,
-            fragments,
-            answers,
-            first,
-            last,
-        )
 
 
 @njit(cache=True)

@@ -9,23 +9,22 @@ from numpy.typing import NDArray
 
 from dualquery.compiled import njit, popcount
 from dualquery.game.moves import Heard
-from dualquery.queries.cuts import Bits, Cuts
+from dualquery.queries.cuts import Cuts
 from dualquery.queries.workload import Workload
-from dualquery.types import Reals
+from dualquery.types import Reals, Words
 
 
 @dataclass(frozen=True, eq=False)
 class Rectangles:
     """D, and its answers to the workload that it learned from."""
 
-    sources: Bits
-    targets: Bits
+    sources: Words
+    targets: Words
     heights: Reals
     told: Reals
     workload: Workload | None = None
 
     def answers(self, workload: Workload) -> Reals:
-        """The fraction of each cut."""
         if workload is self.workload:
             return self.told
         found = []
@@ -64,7 +63,11 @@ class CutMatrix:
         self._answers = np.zeros(cuts.size)
         self._heard = 0
         # Rectangles are only ever added, so that what was seen of these stays as it was; twice as long when full.
-        self._kept: tuple[Bits, Bits, Reals] = (cuts.sources[:1].copy(), cuts.targets[:1].copy(), np.zeros(1))
+        self._kept: tuple[Words, Words, Reals] = (
+            cuts.sources[:1].copy(),
+            cuts.targets[:1].copy(),
+            np.zeros(1),
+        )
 
     def hear(self, challenge: Heard[int]) -> None:
         q, told = challenge.what, min(1.0, max(0.0, challenge.value))
@@ -93,7 +96,6 @@ class CutMatrix:
 
 
 def _as_one(workload: Workload) -> Cuts:
-    """All cuts of a workload in one group."""
     groups = [group for group in workload.groups if isinstance(group, Cuts)]
     assert len(groups) == len(workload.groups), "of graphs only cuts can be asked"
     sources, targets = (
@@ -102,7 +104,7 @@ def _as_one(workload: Workload) -> Cuts:
     return Cuts(groups[0].domain, sources, targets)
 
 
-def crossing(sources: Bits, targets: Bits, heights: Reals, cuts: Cuts) -> Reals:
+def crossing(sources: Words, targets: Words, heights: Reals, cuts: Cuts) -> Reals:
     """What a sum of rectangles sends across each cut."""
     out = np.zeros(cuts.size)
     for source, target, height in zip(sources, targets, heights.tolist(), strict=True):
@@ -176,7 +178,6 @@ class Fitted:
         return self.leaves[source][:, None] * self.enters[target][None, :] * between
 
     def between(self, source: NDArray[np.int64], target: NDArray[np.int64]) -> Reals:
-        """The block model of some pairs."""
         return (
             self.leaves[source]
             * self.enters[target]

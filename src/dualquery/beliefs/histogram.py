@@ -17,13 +17,15 @@ from math import prod
 import numpy as np
 from numpy.typing import NDArray
 
-from dualquery.compiled import njit, prange, threads
+from dualquery.compiled import njit
 from dualquery.errors import QueryError
+from dualquery.pool import in_shares
 from dualquery.types import Cells
 
 MOST_CELLS = 1 << 27  # 1 GiB of float64
 ROW_CELLS = 1 << 12  # a row of this size stays in the nearest cache
 SERIAL_CELLS = 1 << 14  # fewer cells than this are not worth a second thread
+LEAST_COLUMNS = 256  # of the rows of cells, likewise
 
 
 @dataclass(frozen=True)
@@ -39,7 +41,6 @@ class Survival:
     row_length: int
 
     def at(self, cells: NDArray[np.int64]) -> NDArray[np.float64]:
-        """The entries of some cells."""
         return self.table[cells // self.row_length, self.column[cells % self.row_length]]
 
 
@@ -74,7 +75,6 @@ class Histogram:
         return tuple(prod(self.sizes[k + 1 :]) for k in range(len(self.sizes)))
 
     def probabilities(self) -> Cells:
-        """Every cell's probability, one axis an attribute."""
         return self._weights.reshape(self.sizes) / self._weights.sum()
 
     def marginal(self, members: tuple[int, ...]) -> Cells:
@@ -83,10 +83,8 @@ class Histogram:
         if self.cells <= SERIAL_CELLS:
             sums, owners = self._weights, classes.all_cells
         else:
-            sums, owners = (
-                add_rows(self._weights, classes.of_row, classes.rows, self._threads),
-                classes.of_cell,
-            )
+            sums, owners = np.zeros((classes.rows, self._weights.shape[1])), classes.of_cell
+            in_shares(add_rows, sums.shape[1], self._weights, classes.of_row, sums, least=LEAST_COLUMNS)
         flat = np.bincount(owners.ravel(), weights=sums.ravel(), minlength=prod(classes.shape))
         self.total = float(flat.sum())
         return flat.reshape(classes.shape) / self.total
@@ -121,7 +119,6 @@ class Histogram:
         self._scale(self._weights, members, factors, mass)
 
     def _scale(self, weights: Cells, members: tuple[int, ...], factors: Cells, mass: float) -> None:
-        """Take on these weights, multiplied."""
         classes = _classes(self.attributes, self.sizes, members)
         if self.cells <= SERIAL_CELLS:
             np.multiply(weights, factors.ravel()[classes.all_cells], out=self._weights)
@@ -129,7 +126,8 @@ class Histogram:
             rows = factors.ravel()[classes.of_cell]
             kept = np.all(rows == 1.0, axis=1)
             in_place = weights is self._weights
-            scale_rows(weights, self._weights, in_place, classes.of_row, rows, kept, self._threads)
+            arguments = (weights, self._weights, in_place, classes.of_row, rows, kept)
+            in_shares(scale_rows, len(weights), *arguments, least=self._serial_rows)
         self._fresh = None
         self.total *= mass
         if not 1e-100 < self.total < 1e100:
@@ -141,11 +139,8 @@ class Histogram:
         steps = _pruned_steps(self._head, self._tail, min(order, len(self.sizes)))
         tail, head = steps.tail, steps.head
         table = np.empty((len(self._weights), len(steps.wanted)))
-        arguments = (self._weights, tail.node, tail.size, tail.stride, tail.leaf, steps.wanted)
-        if self.cells <= SERIAL_CELLS:
-            tail_survival(*arguments, 0, len(self._weights), table)
-        else:
-            tail_survival_threaded(*arguments, self._threads, table)
+        arguments = (self._weights, tail.node, tail.size, tail.stride, tail.leaf, steps.wanted, table)
+        in_shares(tail_survival, len(table), *arguments, least=self._serial_rows)
         head_survival(table, head.node, head.size, head.stride, steps.columns)
         self.total = float(table[0, 0])
         table /= self.total
@@ -160,8 +155,9 @@ class Histogram:
         return np.minimum(found, self.cells - 1)
 
     @property
-    def _threads(self) -> int:
-        return min(threads(), len(self._weights))
+    def _serial_rows(self) -> int:
+        """So many are not worth sharing."""
+        return max(1, SERIAL_CELLS // self._weights.shape[1])
 
 
 def check_cells(cells: int) -> None:
@@ -291,40 +287,31 @@ def _few_digits(sizes: tuple[int, ...], most: int) -> tuple[NDArray[np.int64], N
 # Compiled loops: weights[h, i] is the weight of the records whose leading attributes are number h, trailing ones i.
 
 
-@njit(cache=True, parallel=True, fastmath={"reassoc", "contract"})
-def add_rows(weights, row_class, classes, threads):  # type: ignore[no-untyped-def]
-    """sums[c, i] = Σ weights[h, i] over the rows h of class c."""
-    rows, length = weights.shape
-    partial = np.zeros((threads, classes, length))
-    for thread in prange(threads):
-        mine = partial[thread]
-        for h in range(rows * thread // threads, rows * (thread + 1) // threads):
-            sums = mine[row_class[h]]
-            row = weights[h]
-            for i in range(length):
-                sums[i] += row[i]
-    for thread in range(1, threads):
-        partial[0] += partial[thread]
-    return partial[0]
+@njit(cache=True, fastmath={"reassoc", "contract"})
+def add_rows(first, last, weights, row_class, sums):  # type: ignore[no-untyped-def]
+    """sums[c, i] += Σ weights[h, i] over the rows h of class c, for columns i: each is added up in one order."""
+    for h in range(weights.shape[0]):
+        mine = sums[row_class[h], first:last]
+        row = weights[h, first:last]
+        for i in range(last - first):
+            mine[i] += row[i]
 
 
-@njit(cache=True, parallel=True)
-def scale_rows(weights, out, in_place, row_class, factors, kept, threads):  # type: ignore[no-untyped-def]
+@njit(cache=True)
+def scale_rows(first, last, weights, out, in_place, row_class, factors, kept):  # type: ignore[no-untyped-def]
     """out[h, i] = weights[h, i] · factors[c, i] for every row h of class c; in place, rows of a kept class stay."""
-    rows, length = weights.shape
-    for thread in prange(threads):
-        for h in range(rows * thread // threads, rows * (thread + 1) // threads):
-            c = row_class[h]
-            if not (in_place and kept[c]):
-                row = weights[h]
-                scaled = out[h]
-                factor = factors[c]
-                for i in range(length):
-                    scaled[i] = row[i] * factor[i]
+    for h in range(first, last):
+        c = row_class[h]
+        if not (in_place and kept[c]):
+            row = weights[h]
+            scaled = out[h]
+            factor = factors[c]
+            for i in range(weights.shape[1]):
+                scaled[i] = row[i] * factor[i]
 
 
 @njit(cache=True, fastmath={"reassoc", "contract"})
-def tail_survival(weights, node, size, stride, leaf, wanted, first_row, last_row, out):  # type: ignore[no-untyped-def]
+def tail_survival(first_row, last_row, weights, node, size, stride, leaf, wanted, out):  # type: ignore[no-untyped-def]
     """Suffix sums along every trailing attribute, kept only where few digits are not zero.
 
     The cell with digits v becomes Σ of the cells with digits ≥ v. Step s of the pass replaces, at
@@ -357,14 +344,6 @@ def tail_survival(weights, node, size, stride, leaf, wanted, first_row, last_row
                 at -= step
         for i in range(wanted.shape[0]):
             out[h, i] = cell[wanted[i]]
-
-
-@njit(cache=True, parallel=True)
-def tail_survival_threaded(weights, node, size, stride, leaf, wanted, threads, out):  # type: ignore[no-untyped-def]
-    rows = weights.shape[0]
-    for thread in prange(threads):
-        first, last = rows * thread // threads, rows * (thread + 1) // threads
-        tail_survival(weights, node, size, stride, leaf, wanted, first, last, out)
 
 
 @njit(cache=True)

@@ -210,7 +210,6 @@ class MirrorDescent(Settling):
         return abs(gap)
 
     def _on_cells(self, what: TableQuery) -> Reals:
-        """The query's value on every cell of the domain."""
         assert what.cells is not None, "whole tables are not played by mirror descent"
         shape = [size if j in what.members else 1 for j, size in enumerate(self._sizes)]
         return np.broadcast_to(what.cells.reshape(shape), self._sizes).ravel()

@@ -26,7 +26,6 @@ from dualquery.game.moves import Record
 from dualquery.queries.workload import Workload
 from dualquery.types import Fractions, Ints, Reals
 
-Bits = NDArray[np.uint8]
 EXCHANGES = 20  # of weight, for each record and round, at most
 PRECISION = 0.05  # of the last gap: when nothing gains more by an exchange, the next record is asked for
 
@@ -38,7 +37,7 @@ class RecordMixture:
         self._workload = workload
         self._wanted = wanted
         self._records: list[Record] = []
-        self._bits: list[Bits] = []  # what each record answers
+        self._bits: list[NDArray[np.uint8]] = []  # what each record answers
         self._products = np.empty((0, 0))  # ⟨a_x, a_z⟩
         self._liked = np.empty(0)  # ⟨ỹ, a_x⟩
         self.weights: Reals = np.empty(0)
@@ -85,7 +84,6 @@ class RecordMixture:
         self._held = held
 
     def _keep(self, chosen: NDArray[np.int64]) -> None:
-        """Let go of the records that have no weight."""
         self._records, self._bits = [self._records[i] for i in chosen], [self._bits[i] for i in chosen]
         self._products = self._products[np.ix_(chosen, chosen)]
         self._liked, self.weights = self._liked[chosen], self.weights[chosen]
@@ -131,6 +129,6 @@ def settle(products: Reals, liked: Reals, weights: Reals, exchanges: int, precis
 
 
 @njit(cache=True)
-def add_weighted(held: Fractions, bits: Bits, weight: float) -> None:
+def add_weighted(held: Fractions, bits: NDArray[np.uint8], weight: float) -> None:
     for q in range(len(held)):
         held[q] += weight * bits[q]

@@ -35,8 +35,6 @@ TINY = 1e-300  # a probability below this is taken as this, so that no quotient 
 
 
 class StepSize(Enum):
-    """The rate of one update."""
-
     PAPER = 0.5
     FULL = 4.0
 
@@ -88,8 +86,6 @@ class Settling(ABC):
 
 
 class MultiplicativeWeights(Settling):
-    """A distribution that is multiplied."""
-
     def __init__(self, distribution: Factored, *, schedule: Schedule, floor: float) -> None:
         super().__init__(schedule, floor)
         self._distribution = distribution
@@ -113,7 +109,6 @@ class ExpertWeights:
         self._learning_rate = learning_rate
 
     def hear(self, challenge: TableQuery) -> None:
-        """Take in a query that is answered too high."""
         assert challenge.cells is not None, "single queries are losses"
         table = self._distribution.glimpse(challenge.members)
         factors = 1.0 - self._learning_rate * challenge.cells

@@ -20,9 +20,7 @@ from dualquery.queries.distances import UNIT, Distances
 from dualquery.queries.lists import Lists
 from dualquery.queries.workload import Workload
 from dualquery.table.points import GRID, KNOTS
-from dualquery.types import Reals, Words
-
-Places = NDArray[np.int64]
+from dualquery.types import Integers, Reals, Words
 
 
 @dataclass(frozen=True, eq=False)
@@ -30,8 +28,8 @@ class BasisIncidence:
     """Which basis functions are 1 on each query: functions[start[q] : start[q + 1]], out of `number`."""
 
     number: int
-    start: Places
-    functions: Places
+    start: Integers
+    functions: Integers
 
 
 class SignedMonomials:
@@ -142,7 +140,6 @@ class TouchedWeights:
 
     @property
     def touched(self) -> int:
-        """How many cells have a weight of their own."""
         return self._touched
 
     @property
@@ -160,7 +157,6 @@ class TouchedWeights:
 
     @property
     def total(self) -> float:
-        """The weight of all cells."""
         return self._universe + self._surplus
 
     def hear(self, cells: Words, value: float, floor: float) -> float:

@@ -38,10 +38,10 @@ from dualquery.table.domain import Domain
 from dualquery.table.records import BitItems, Records, SparseItems, unpack_bits
 from dualquery.types import Integers
 
-Rows = NDArray[np.uint32]
 
-
-def changed_to_hold(rows: Rows, query: Query, domain: Domain, *, holds: bool) -> Rows:
+def changed_to_hold(
+    rows: NDArray[np.uint32], query: Query, domain: Domain, *, holds: bool
+) -> NDArray[np.uint32]:
     """The rows, changed so that the query holds for all of them, or for none."""
     rows = rows.copy()
     if query.parity:
@@ -61,7 +61,9 @@ def changed_to_hold(rows: Rows, query: Query, domain: Domain, *, holds: bool) ->
     return rows
 
 
-def changed_to_lie_in(rows: Rows, table: Question, cells: NDArray[np.int64]) -> Rows:
+def changed_to_lie_in(
+    rows: NDArray[np.uint32], table: Question, cells: NDArray[np.int64]
+) -> NDArray[np.uint32]:
     """Row i, moved into the cell cells[i] of a table."""
     rows = rows.copy()
     for j, codes in zip(table.members, np.unravel_index(cells, table.shape), strict=True):
@@ -69,11 +71,13 @@ def changed_to_lie_in(rows: Rows, table: Question, cells: NDArray[np.int64]) -> 
     return rows
 
 
-def _truth(rows: Rows, literal: Literal) -> NDArray[np.bool_]:
+def _truth(rows: NDArray[np.uint32], literal: Literal) -> NDArray[np.bool_]:
     return np.isin(rows[:, literal.attribute], literal.values) != literal.negated
 
 
-def _make(rows: Rows, places: NDArray[np.intp], literal: Literal, domain: Domain, holds: bool) -> None:
+def _make(
+    rows: NDArray[np.uint32], places: NDArray[np.intp], literal: Literal, domain: Domain, holds: bool
+) -> None:
     """Where a literal is not as it should be, one of the values that make it so, in turn."""
     size = int(domain.sizes[literal.attribute])
     accepted = np.isin(np.arange(size), literal.values) != literal.negated
@@ -103,7 +107,7 @@ class MeasuredQuestion:
 
 
 class WeightedRows:
-    """Rows with weights: answers every question, and hears measurements."""
+    """NDArray[np.uint32] with weights: answers every question, and hears measurements."""
 
     def __init__(self, records: Records, weights: Integers | None = None, *, rest: int = 0) -> None:
         """Equal weights where none are given; `rest` lies on no row, and no question holds for it."""
@@ -135,7 +139,6 @@ class WeightedRows:
         return self.mass(question) / self._total
 
     def fingerprint(self) -> str:
-        """SHA-256 of rows and weights."""
         digest = hashlib.sha256(self._weights.astype("<i8").tobytes())
         if self._rest:
             digest.update(b"%d" % self._rest)
@@ -149,7 +152,6 @@ class WeightedRows:
         return digest.hexdigest()
 
     def hear(self, measured: MeasuredQuestion) -> None:
-        """Move towards a measurement."""
         if measured.question.is_table:
             self._hear_table(measured)
         elif measured.question.other is not None:
@@ -241,7 +243,6 @@ class WeightedRows:
         self._total = int(self._weights.sum()) + self._rest
 
     def _support_query(self, question: Question, *, holds: bool) -> None:
-        """Enough rows on the side that is to grow."""
         words = self._columns.mask(question.group)
         inside = int(np.bitwise_count(words).sum())
         missing = SUPPORT - (inside if holds else self.rows - inside)
@@ -260,7 +261,7 @@ class WeightedRows:
         return self._columns.records.take(self._places(number)).to_rows()
 
     def _places(self, number: int) -> NDArray[np.int64]:
-        """Rows of the belief, evenly spaced in weight."""
+        """NDArray[np.uint32] of the belief, evenly spaced in weight."""
         held = self._total - self._rest
         steps = (2 * np.arange(number if self.rows else 0, dtype=np.int64) + 1) * (held // (2 * number))
         return np.searchsorted(np.cumsum(self._weights), steps, side="right")
@@ -310,7 +311,6 @@ class WholeUniverse(WeightedRows):
         self._multiply((np.array(factors) * scale)[which])
 
     def _numbers(self, question: Question, cell: int) -> Integers:
-        """What the query, or the cell of a table, gives each row."""
         if question.is_table:
             return (self._columns.cells(question.group) == cell).astype(np.int64)  # type: ignore[arg-type]
         return self._columns.given(question.group)

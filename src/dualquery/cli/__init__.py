@@ -28,7 +28,6 @@ class _Interrupts:
 
 
 def main() -> None:
-    """The entry point of the `dualquery` command."""
     interrupts = _Interrupts()
     if signal.getsignal(signal.SIGINT) is signal.default_int_handler:
         signal.signal(signal.SIGINT, interrupts)
@@ -48,9 +47,8 @@ def main() -> None:
 def run(arguments: Sequence[str]) -> int:
     """Run one command; the exit code."""
     try:
-        from dualquery.cli.app import app
+        from dualquery.cli.app import app, command_of
         from dualquery.cli.flags import ask_packages
-        from dualquery.cli.help import command_of
 
         ask_packages(next(iter(arguments), ""))
         code = command_of(app)(list(arguments) or ["--help"], prog_name="dualquery", standalone_mode=False)

@@ -1,22 +1,36 @@
-"""All commands in one place."""
+"""All commands in one place, and what `--help` and `-h` print.
+
+Help is plain lines that end where their words do, on any width, in a pipe too. Markup of docstrings is for pages:
+here stars and backquotes are left out, and code keeps its lines.
+"""
 
 from __future__ import annotations
 
-from typing import Annotated
+import inspect
+import shutil
+from collections.abc import Iterator
+from functools import partial
+from typing import Annotated, Any
 
 import typer
+import typer.main
 
 from dualquery import __version__
-from dualquery.cli.ask import ask
 from dualquery.cli.audit import audit
+from dualquery.cli.conclude import regress, sql
 from dualquery.cli.demo import demo
 from dualquery.cli.ledger import audit as audit_ledger
 from dualquery.cli.ledger import create, show
+from dualquery.cli.output import wrapped
 from dualquery.cli.release import degrees, plan, program, release
-from dualquery.cli.released import answer, evaluate, verify
+from dualquery.cli.released import answer, evaluate, refit, verify
 from dualquery.cli.released import create as create_key
 from dualquery.cli.schema import check, draft
-from dualquery.cli.serve import serve
+from dualquery.cli.serve import ask, serve
+
+WIDEST = 110
+BESIDE = 30  # columns for names beside their help; on narrow terminals help stands below
+NARROW = 80
 
 app = typer.Typer(
     help="Answers to very many statistical questions about a private table, with differential privacy.",
@@ -43,6 +57,9 @@ app.add_typer(ledger, name="ledger")
 app.command()(plan)
 app.command()(release)
 app.command()(answer)
+app.command()(sql)
+app.command()(regress)
+app.command()(refit)
 app.command()(evaluate)
 app.command()(verify)
 app.add_typer(key, name="key")
@@ -67,3 +84,106 @@ def _program(
     ] = False,
 ) -> None:
     pass
+
+
+def command_of(app: typer.Typer) -> Any:
+    """The program, every command of which prints its help as said here."""
+    command = typer.main.get_command(app)
+    for each in _all(command):
+        each.format_help = partial(_write, each)
+    return command
+
+
+def _all(command: Any) -> Iterator[Any]:
+    yield command
+    for each in getattr(command, "commands", {}).values():
+        yield from _all(each)
+
+
+def _write(command: Any, context: Any, formatter: Any) -> None:
+    room = min(shutil.get_terminal_size().columns, WIDEST)
+    formatter.write("\n".join(_lines(command, context, room)) + "\n")
+
+
+def _lines(command: Any, context: Any, room: int) -> Iterator[str]:
+    usage = " ".join([context.command_path, *(_usage(command, context))])
+    yield from wrapped(f"Usage: {usage}", room, 0, 4)
+    yield ""
+    yield from _text(command.help or "", room)
+    panels: dict[str, list[tuple[str, str]]] = {}
+    for each in command.get_params(context):
+        if not getattr(each, "hidden", False):
+            panel, row = _parameter(each, context)
+            panels.setdefault(panel, []).append(row)
+    for name, below in getattr(command, "commands", {}).items():
+        if not below.hidden:
+            first = inspect.cleandoc(below.help or "").split("\n\n")[0]
+            panels.setdefault("Commands", []).append((name, _plain(first.replace("\n", " "))))
+    for title, rows in panels.items():
+        yield f"{title}:"
+        for name, words in rows:
+            yield from _entry(name, words, room)
+        yield ""
+    yield from _text(command.epilog or "", room)
+
+
+def _usage(command: Any, context: Any) -> list[str]:
+    names = ["[OPTIONS]"]
+    for each in command.get_params(context):
+        if _is_argument(each):
+            names.append(_metavar(each))
+    return [*names, *(["COMMAND [ARGS]..."] if hasattr(command, "commands") else [])]
+
+
+def _parameter(parameter: Any, context: Any) -> tuple[str, tuple[str, str]]:
+    """The panel that it stands in, how it is written, and what it means."""
+    words = _plain(getattr(parameter, "help", None) or "")
+    if parameter.required and not _is_argument(parameter):
+        words += " [required]"
+    default = parameter.default
+    shown = getattr(parameter, "show_default", True) and "[default" not in words
+    if shown and default not in (None, False, (), []) and not callable(default) and not parameter.required:
+        words += f" [default: {default}]"
+    if _is_argument(parameter):
+        return "Arguments", (_metavar(parameter), words)
+    long_first = sorted([*parameter.opts, *parameter.secondary_opts], key=lambda name: name[:2] != "--")
+    name = ", ".join(long_first)
+    if not getattr(parameter, "is_flag", False):
+        name = f"{name} {_metavar(parameter)}"
+    return getattr(parameter, "rich_help_panel", None) or "Options", (name, words)
+
+
+def _is_argument(parameter: Any) -> bool:
+    return str(getattr(parameter, "param_type_name", "")) == "argument"
+
+
+def _metavar(parameter: Any) -> str:
+    return str(parameter.metavar or (parameter.name or "").upper())
+
+
+def _entry(name: str, words: str, room: int) -> Iterator[str]:
+    """A name and what it means: beside it where there is room, and otherwise below."""
+    if room >= NARROW and len(name) + 4 <= BESIDE:
+        below = wrapped(words, room, BESIDE, BESIDE) or [""]
+        yield f"  {name}".ljust(BESIDE) + below[0][BESIDE:]
+        yield from below[1:]
+        return
+    yield from wrapped(name if len(name) + 2 <= room else name.replace("|", " | "), room, 2, 6)
+    yield from wrapped(words, room, BESIDE if room >= NARROW else 6, BESIDE if room >= NARROW else 6)
+
+
+def _text(text: str, room: int) -> Iterator[str]:
+    """Paragraphs, and examples as they are."""
+    for number, part in enumerate(inspect.cleandoc(text).split("```")):
+        if number % 2:
+            yield from (f"  {line}".rstrip() for line in part.strip("\n").splitlines())
+            yield ""
+            continue
+        for paragraph in part.split("\n\n"):
+            if paragraph.strip():
+                yield from wrapped(_plain(" ".join(paragraph.split())), room, 0, 0)
+                yield ""
+
+
+def _plain(text: str) -> str:
+    return text.replace("**", "").replace("`", "")

@@ -2,37 +2,32 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING
 
 import typer
 
-from dualquery.cli.flags import JsonFlag, QuietFlag
+from dualquery.cli.flags import JsonFlag, QuietFlag, argument, option, with_flags
 
 if TYPE_CHECKING:
     from dualquery.audits.case import Finding
 
 
+@with_flags(
+    mechanisms=argument(
+        "[MECHANISM]...",
+        "What to audit: mechanisms by name, `measure`, `select`, `exceeds`, or `file to folder`. "
+        "[default: everything]",
+        show_default=False,
+    ),
+    quick=option("Fewer runs: about a minute."),
+    runs=option("Runs on each table. [default: by case]", "N", min=1, show_default=False),
+    seed=option("Repeatable chance, for tests.", "N", show_default=False),
+)
 def audit(
-    mechanisms: Annotated[
-        list[str] | None,
-        typer.Argument(
-            metavar="[MECHANISM]...",
-            help="What to audit: mechanisms by name, `measure`, `select`, `exceeds`, or `file to folder`. "
-            "[default: everything]",
-            show_default=False,
-        ),
-    ] = None,
-    quick: Annotated[bool, typer.Option("--quick", help="Fewer runs: about a minute.")] = False,
-    runs: Annotated[
-        int | None,
-        typer.Option(
-            "--runs", metavar="N", help="Runs on each table. [default: by case]", min=1, show_default=False
-        ),
-    ] = None,
-    seed: Annotated[
-        int | None,
-        typer.Option("--seed", metavar="N", help="Repeatable chance, for tests.", show_default=False),
-    ] = None,
+    mechanisms: list[str] | None = None,
+    quick: bool = False,
+    runs: int | None = None,
+    seed: int | None = None,
     json: JsonFlag = False,
     quiet: QuietFlag = False,
 ) -> None:

@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING
 
 import typer
 
-from dualquery.cli.flags import QuietFlag
+from dualquery.cli.flags import QuietFlag, option, with_flags
 from dualquery.privacy.budget import Budget, default_delta
 from dualquery.privacy.neighbours import Neighbours
 
@@ -17,22 +17,17 @@ if TYPE_CHECKING:
     from dualquery.table.records import Records
 
 
+@with_flags(
+    out=typer.Option("--out", "-o", metavar="DIR", help="A new folder for the table and its release."),
+    epsilon=typer.Option("--epsilon", "-e", metavar="ε", help="The privacy budget."),
+    kind=option(
+        "The kind of table: records, graph (payments), points (customers), codes (a register), or one of a "
+        "package.",
+        "NAME",
+    ),
+)
 def demo(
-    out: Annotated[
-        Path, typer.Option("--out", "-o", metavar="DIR", help="A new folder for the survey and its release.")
-    ] = Path("demo-release"),
-    epsilon: Annotated[float, typer.Option("--epsilon", "-e", metavar="ε", help="The privacy budget.")] = 1.0,
-    graph: Annotated[
-        bool, typer.Option("--graph", help="Payments between accounts instead: a graph.")
-    ] = False,
-    points: Annotated[bool, typer.Option("--points", help="Where customers live instead: points.")] = False,
-    codes: Annotated[
-        bool, typer.Option("--codes", help="A register of codes instead: look-ups and lists.")
-    ] = False,
-    kind: Annotated[
-        str, typer.Option("--kind", metavar="NAME", help="The kind of table, one of a package perhaps.")
-    ] = "records",
-    quiet: QuietFlag = False,
+    out: Path = Path("demo-release"), epsilon: float = 1.0, kind: str = "records", quiet: QuietFlag = False
 ) -> None:
     """Release an invented survey of 20,000 people, compare it with the truth, and say where the report is.
 
@@ -40,20 +35,17 @@ def demo(
 
     ```
     dualquery demo --out demo-release
-    dualquery demo --graph --out payments
+    dualquery demo --kind graph --out payments
     ```
     """
     from dualquery.errors import DualQueryError, ReleaseError
     from dualquery.registry import KINDS
 
-    if graph + points + codes > 1:
-        raise typer.BadParameter("a demonstration shows one table: --graph, --points or --codes.")
     if out.exists():
         raise ReleaseError(f"'{out}' exists already; choose another folder with --out, or remove it")
-    name = {graph: "graph", points: "points", codes: "codes"}.get(True, kind)
-    if name not in KINDS or KINDS[name].example is None:
-        raise DualQueryError(f"there is no example of a table of '{name}'; there are {', '.join(KINDS)}")
-    _show(KINDS[name].example(out), out, epsilon, quiet=quiet)
+    if kind not in KINDS or KINDS[kind].example is None:
+        raise DualQueryError(f"there is no example of a table of '{kind}'; there are {', '.join(KINDS)}")
+    _show(KINDS[kind].example(out), out, epsilon, quiet=quiet)
 
 
 def _show(example: Example, out: Path, epsilon: float, *, quiet: bool) -> None:

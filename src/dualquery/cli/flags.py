@@ -142,6 +142,20 @@ FolderArgument: TypeAlias = Annotated[Path, typer.Argument(metavar="DIR", help="
 DatasetFlag: TypeAlias = Annotated[
     str | None, typer.Option("--dataset", metavar="NAME", help="The dataset. [default: all there are]")
 ]
+PriorFlag: TypeAlias = Annotated[
+    list[str] | None,
+    typer.Option(
+        "--prior",
+        metavar="ROWS",
+        help="What is public already: the folder of a release, or a file with --prior-origin. May be repeated.",
+    ),
+]
+PriorOriginFlag: TypeAlias = Annotated[
+    str | None,
+    typer.Option(
+        "--prior-origin", metavar="WORDS", help="Where a prior's file comes from, as the certificate says it."
+    ),
+]
 ByFlag: TypeAlias = Annotated[
     list[str] | None,
     typer.Option(
@@ -162,6 +176,15 @@ AcceptFlag: TypeAlias = Annotated[
         "--accept",
         metavar="FILE",
         help="What good enough means, said beforehand: a TOML file with sections `[[criterion]]`.",
+    ),
+]
+ThreadsFlag: TypeAlias = Annotated[
+    int | None,
+    typer.Option(
+        "--threads",
+        metavar="N",
+        min=1,
+        help="How many threads may work at once; what comes out is the same. [default: all cores]",
     ),
 ]
 JsonFlag: TypeAlias = Annotated[
@@ -185,6 +208,44 @@ def budget_from(
         else:
             delta = default_delta(rows)
     return Budget(epsilon=epsilon, delta=delta, neighbours=neighbours, accounting=accounting)
+
+
+def argument(metavar: str, help: str, **look: Any) -> Any:
+    return typer.Argument(metavar=metavar, help=help, **look)
+
+
+def option(help: str, metavar: str | None = None, **look: Any) -> Any:
+    return typer.Option(help=help, metavar=metavar, **look)
+
+
+def with_flags(**flags: Any) -> Callable[[Callable[..., None]], Callable[..., None]]:
+    """Say by its name how each parameter of a command looks: an `argument` or an `option`.
+
+    A pair of a type and a default is a flag of its own, which the command gets among its `**given`.
+    """
+
+    def complete(command: Callable[..., None]) -> Callable[..., None]:
+        signature = inspect.signature(command, eval_str=True)
+        own = {each.name: each for each in signature.parameters.values() if each.kind is not each.VAR_KEYWORD}
+        for name, flag in flags.items():
+            if name in own:
+                own[name] = own[name].replace(annotation=_switch(name, Annotated[own[name].annotation, flag]))
+            else:
+                kind, default = _switch(name, flag[0]), flag[1]
+                keyword = inspect.Parameter.KEYWORD_ONLY
+                own[name] = inspect.Parameter(name, keyword, default=default, annotation=kind)
+        command.__signature__ = signature.replace(parameters=list(own.values()))  # type: ignore[attr-defined]
+        command.__annotations__ = {each.name: each.annotation for each in own.values()}
+        return command
+
+    return complete
+
+
+def _switch(name: str, kind: Any) -> Any:
+    """Truth values are said by their name alone, without the `--no-…` that typer would add."""
+    if kind.__origin__ is bool and not kind.__metadata__[0].param_decls:
+        kind.__metadata__[0].param_decls = ("--" + name.replace("_", "-"),)
+    return kind
 
 
 def with_mechanism_flags(command: Callable[..., None]) -> Callable[..., None]:
@@ -223,7 +284,6 @@ def ask_packages(command: str) -> None:
 
 
 def _flag(name: str, option: wishes.Option) -> Any:
-    """The type of a command's parameter, as typer reads it."""
     flag = option.flag
     limits: dict[str, Any] = {} if flag.least is None else {"min": flag.least}
     if flag.parser is not None:
@@ -239,9 +299,8 @@ def _flag(name: str, option: wishes.Option) -> Any:
 
 
 class Machines(Enum):
-    """Where the records are counted."""
-
     LOCAL = "local"
+    CUDA = "cuda"
     SPARK = "spark"
 
 
@@ -256,7 +315,8 @@ NamedTableFlag: TypeAlias = Annotated[
 EngineFlag: TypeAlias = Annotated[
     Machines,
     typer.Option(
-        "--engine", help="Who counts: this machine, or the executors of a Spark cluster (Parquet only)."
+        "--engine",
+        help="Who counts: this machine, its GPU (which fits, too), or a Spark cluster (Parquet only).",
     ),
 ]
 MasterFlag: TypeAlias = Annotated[
@@ -271,7 +331,6 @@ MasterFlag: TypeAlias = Annotated[
 
 
 def table_of(table: str, named: str | None) -> AnyTable:
-    """A file, a pattern of files, or a table of a database."""
     from dualquery.table.reading.postgresql import PostgresTable, is_database
 
     if is_database(table):
@@ -284,8 +343,7 @@ def table_of(table: str, named: str | None) -> AnyTable:
 def source_of(
     table: str, named: str | None, schema: Schema, engine: Machines, master: str | None
 ) -> AnyTable:
-    """The table for whoever counts it."""
-    if engine is Machines.LOCAL:
+    if engine is not Machines.SPARK:
         if master is not None:
             raise DataError("--master names a Spark cluster; say --engine spark too")
         return table_of(table, named)

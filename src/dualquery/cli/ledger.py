@@ -8,7 +8,15 @@ from typing import TYPE_CHECKING, Annotated, TypeAlias
 
 import typer
 
-from dualquery.cli.flags import DatasetFlag, JsonFlag, NeighboursFlag, RecordsPerPersonFlag
+from dualquery.cli.flags import (
+    DatasetFlag,
+    JsonFlag,
+    NeighboursFlag,
+    RecordsPerPersonFlag,
+    argument,
+    option,
+    with_flags,
+)
 from dualquery.privacy.neighbours import Neighbours
 
 if TYPE_CHECKING:
@@ -19,22 +27,20 @@ LedgerArgument: TypeAlias = Annotated[
 ]
 
 
+@with_flags(
+    dataset=option("The name of the dataset.", "NAME"),
+    epsilon=typer.Option("--epsilon", "-e", metavar="ε", help="The cap on all its releases together."),
+    delta=option("The δ of the cap; 0 for a book of pure releases only.", "δ"),
+    questions=option("A service that answers questions can be charged to it, too."),
+)
 def create(
     ledger: LedgerArgument,
-    dataset: Annotated[str, typer.Option("--dataset", metavar="NAME", help="The name of the dataset.")],
-    epsilon: Annotated[
-        float, typer.Option("--epsilon", "-e", metavar="ε", help="The cap on all its releases together.")
-    ],
-    delta: Annotated[
-        float,
-        typer.Option("--delta", metavar="δ", help="The δ of the cap; 0 for a book of pure releases only."),
-    ],
+    dataset: str,
+    epsilon: float,
+    delta: float,
     neighbours: NeighboursFlag = Neighbours.REPLACE,
     records_per_person: RecordsPerPersonFlag = None,
-    questions: Annotated[
-        bool,
-        typer.Option("--questions", help="A service that answers questions can be charged to it, too."),
-    ] = False,
+    questions: bool = False,
     json: JsonFlag = False,
 ) -> None:
     """Open a book: a cap on all releases of a dataset together.
@@ -70,12 +76,10 @@ def show(ledger: LedgerArgument, dataset: DatasetFlag = None, json: JsonFlag = F
     _print(verify(ledger, dataset=dataset).statements, json=json)
 
 
+@with_flags(folders=argument("[DIR]...", "Releases (folders or certificates) that must be in it."))
 def audit(
     ledger: LedgerArgument,
-    folders: Annotated[
-        list[Path] | None,
-        typer.Argument(metavar="[DIR]...", help="Releases (folders or certificates) that must be in it."),
-    ] = None,
+    folders: list[Path] | None = None,
     dataset: DatasetFlag = None,
     json: JsonFlag = False,
 ) -> None:
@@ -110,6 +114,7 @@ def audit(
 
 def _print(statements: Sequence[Statement], *, json: bool) -> None:
     from dualquery.cli import output
+    from dualquery.ledger.book import written
     from dualquery.releases.verify import as_json
 
     if json:
@@ -118,29 +123,27 @@ def _print(statements: Sequence[Statement], *, json: bool) -> None:
     for statement in statements:
         output.print_facts(_facts(statement))
         if statement.charges:
-            print()
-            output.print_table(
-                "Charges",
-                ["what", "number", "day", _unit(statement.book), "spent", "hash"],
+            heads = ["what", "number", "day", _unit(statement.book), "spent", "hash"]
+            charges = [
                 [
-                    [
-                        each.what,
-                        str(each.sequence),
-                        each.day,
-                        *_amounts(each.units, each.spent_after),
-                        each.hash[:12],
-                    ]
-                    for each in statement.charges
-                ],
-            )
+                    each.what,
+                    str(each.sequence),
+                    each.day,
+                    *map(written, (each.units, each.spent_after)),
+                    each.hash[:12],
+                ]
+                for each in statement.charges
+            ]
+            print()
+            output.print_table("Charges", heads, charges)
 
 
 def _facts(statement: Statement) -> dict[str, str]:
-    from dualquery.ledger.book import below
+    from dualquery.ledger.book import below, written
     from dualquery.releases.sentences import number, number_above
 
     book = statement.book
-    spent, cap = _amounts(book.spent, book.cap)
+    spent, cap = written(book.spent), written(book.cap)
     return {
         "dataset": book.name,
         "neighbours": book.neighbours,
@@ -154,9 +157,3 @@ def _facts(statement: Statement) -> dict[str, str]:
 
 def _unit(book: Book) -> str:
     return {"rho": "ρ", "epsilon": "ε", "renyi": f"D, order {book.order},"}[book.currency]
-
-
-def _amounts(*units: int) -> list[str]:
-    from dualquery.ledger.book import written
-
-    return [written(each) for each in units]

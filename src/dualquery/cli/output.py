@@ -91,7 +91,6 @@ def print_lines(rows: Iterable[Iterable[str]]) -> None:
 
 
 def _aligned(row: Iterable[str], widths: Iterable[int]) -> str:
-    """The first cell to the left, the others to the right."""
     first, *rest = [
         f"{cell:>{width}}" if i else f"{cell:<{width}}"
         for i, (cell, width) in enumerate(zip(row, widths, strict=True))
@@ -124,7 +123,6 @@ def _styled(text: str, style: str) -> str:
 
 
 def say(kind: str, sentence: str) -> None:
-    """An error or a warning, on the standard error."""
     print(f"{kind}: {sentence[:1].upper()}{sentence[1:]}", file=sys.stderr)
 
 
@@ -151,14 +149,12 @@ def size(count: float) -> str:
 
 
 def fraction(value: float | None) -> str:
-    """An error, as a fraction of the table."""
     return (
         "unknown" if value is None or value != value else f"{value:.2g}" if value < 0.001 else f"{value:.4f}"
     )
 
 
 def errors(mean: float | None, maximum: float | None, kind: str) -> str:
-    """Predicted errors, of a table of this kind."""
     from dualquery.kinds.kind import kind_named
 
     return f"mean {fraction(mean)}, max {fraction(maximum)} ({kind_named(kind).fractions})"

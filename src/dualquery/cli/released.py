@@ -9,7 +9,17 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from dualquery.cli import output
-from dualquery.cli.flags import SPEC, ByFlag, FolderArgument, JsonFlag, NamedTableFlag, QuietFlag, table_of
+from dualquery.cli.flags import (
+    SPEC,
+    ByFlag,
+    FolderArgument,
+    JsonFlag,
+    NamedTableFlag,
+    PriorFlag,
+    PriorOriginFlag,
+    QuietFlag,
+    table_of,
+)
 from dualquery.errors import QueryError
 
 if TYPE_CHECKING:
@@ -29,6 +39,10 @@ def answer(
         typer.Option("--file", "-f", metavar="FILE", help="A file with one query per line; `-` as above."),
     ] = None,
     by: ByFlag = None,
+    given: Annotated[
+        str | None,
+        typer.Option("--given", metavar="QUERY", help="Shares among the records that satisfy this query."),
+    ] = None,
     json: JsonFlag = False,
 ) -> None:
     """Answer queries from a release alone. **Costs no privacy**, as often as you like.
@@ -40,6 +54,7 @@ def answer(
     ```
     dualquery answer released "age >= 50 & sex = Female & !(workclass = Private)"
     dualquery answer released --by region,sex "age >= 50"
+    dualquery answer released "smokes = yes" --given "sex = male"
     dualquery answer released --file questions.txt --json
     ```
     """
@@ -54,7 +69,7 @@ def answer(
     if by:
         if len(asked) > 1:
             raise QueryError("a table takes one query at most: that which its records should satisfy")
-        _print_table(Release.load(folder), by, asked[0][0] if asked else None, json=json)
+        _print_table(Release.load(folder), by, asked[0][0] if asked else None, given, json=json)
         return
     if not asked and file is not None:
         raise QueryError(f"'{file}' holds no query; write one per line")
@@ -62,15 +77,15 @@ def answer(
         raise QueryError(
             "there is no query to answer; write one behind the folder, or name a file with --file"
         )
-    _print_answers(Release.load(folder), asked, json=json)
+    _print_answers(Release.load(folder), asked, given, json=json)
 
 
-def _print_answers(release: Release, asked: list[tuple[str, str]], *, json: bool) -> None:
+def _print_answers(release: Release, asked: list[tuple[str, str]], given: str | None, *, json: bool) -> None:
     """One answer per line; what cannot be answered goes to the standard error, and the exit code is 1."""
     from dualquery.mechanisms.error_bars import LEVEL
     from dualquery.releases.release import each_answered
 
-    found = each_answered(release, [text for text, _ in asked], [place for _, place in asked])
+    found = each_answered(release, [text for text, _ in asked], [place for _, place in asked], given)
     if len(found) == 1 and isinstance(found[0], QueryError):
         raise found[0]
     pairs = [(text.strip(), each) for (text, _), each in zip(asked, found, strict=True)]
@@ -94,13 +109,15 @@ def _print_answers(release: Release, asked: list[tuple[str, str]], *, json: bool
         raise typer.Exit(1)
 
 
-def _print_table(release: Release, by: list[str], where: str | None, *, json: bool) -> None:
+def _print_table(
+    release: Release, by: list[str], where: str | None, given: str | None, *, json: bool
+) -> None:
     """One row per cell: its values, its share and, where the number of records is public, its count."""
     from dualquery.mechanisms.error_bars import LEVEL
     from dualquery.releases.release import with_bar
 
     names = _attributes(by, release.domain)
-    table = release.table(names, where=where, frame="arrow")
+    table = release.table(names, where=where, given=given, frame="arrow")
     rows = table.to_pylist()
     if json:
         output.print_json([{**row, "level": LEVEL} for row in rows])
@@ -112,6 +129,7 @@ def _print_table(release: Release, by: list[str], where: str | None, *, json: bo
         for row in rows
     ]
     among = "" if where is None else f" of records with {where}"
+    among += "" if given is None else f" among records with {given}"
     title = f"Shares{among} by {', '.join(names)}, with {LEVEL:.0%} bars"
     output.print_table(title, [*names, "share", *(["count"] if counted else [])], cells)
 
@@ -138,6 +156,42 @@ def _lines(file: Path) -> list[tuple[str, str]]:
         for number, line in enumerate(text.splitlines(), start=1)
         if line.strip() and not line.lstrip().startswith("#")
     ]
+
+
+def refit(
+    folder: FolderArgument,
+    *,
+    prior: PriorFlag,
+    out: Annotated[Path, typer.Option("--out", "-o", metavar="DIR", help="The folder to write.")],
+    prior_origin: PriorOriginFlag = None,
+    sign: Annotated[
+        Path | None,
+        typer.Option("--sign", metavar="FILE", help="Sign the certificate with this private key."),
+    ] = None,
+    quiet: QuietFlag = False,
+) -> None:
+    """Make a release again from what it measured, with rows that are public by now. **Free.**
+
+    Example:
+
+    ```
+    dualquery refit released --prior released-2023 --out refitted
+    ```
+    """
+    with output.ProgressBars(wanted=not quiet) as progress:
+        from dualquery.releases.folder import refuse_occupied
+        from dualquery.releases.refit import refit as refitted
+        from dualquery.releases.release import Release
+        from dualquery.releases.seal import read_private_key
+
+        refuse_occupied(out)
+        if sign is not None:
+            read_private_key(sign)
+        made = refitted(Release.load(folder), prior=prior, prior_origin=prior_origin, progress=progress)
+        progress("writing the release", 0, 1)
+        made.save(out, sign=sign)
+    if not quiet:
+        print(f"{made.certificate['notes'][-1]}; written to {out}")
 
 
 def evaluate(

@@ -3,48 +3,32 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Annotated
 
-import typer
-
-from dualquery.cli.flags import QuietFlag
+from dualquery.cli.flags import QuietFlag, argument, option, with_flags
 from dualquery.cli.output import say
 
 
+@with_flags(
+    table=argument("TABLE", "The private table; it is not read where there is a public one."),
+    public_reference=option(
+        "A public table of the same kind (a past census, a code book): the draft is then public.", "FILE"
+    ),
+    quantiles=option(
+        "How many bins numbers get. [default: as suits the number of rows and --epsilon]", "COUNT"
+    ),
+    epsilon=option(
+        "The ε that a release will have, a hint for the number of bins; nothing is spent. [default: 1]", "ε"
+    ),
+    encoding=option("The encoding of a text file that is not UTF-8, such as `latin-1` or `cp1252`.", "NAME"),
+    out=option("Where to write it. [default: print it]", "FILE"),
+)
 def draft(
-    table: Annotated[
-        str | None,
-        typer.Argument(
-            metavar="TABLE", help="The private table; it is not read where there is a public one."
-        ),
-    ] = None,
-    public_reference: Annotated[
-        str | None,
-        typer.Option(
-            "--public-reference",
-            metavar="FILE",
-            help="A public table of the same kind (a past census, a code book): the draft is then public.",
-        ),
-    ] = None,
-    quantiles: Annotated[
-        int | None,
-        typer.Option(
-            "--quantiles",
-            metavar="COUNT",
-            help="Put the edges of numbers at so many quantiles. [default: at round numbers]",
-        ),
-    ] = None,
-    encoding: Annotated[
-        str | None,
-        typer.Option(
-            "--encoding",
-            metavar="NAME",
-            help="The encoding of a text file that is not UTF-8, such as `latin-1` or `cp1252`.",
-        ),
-    ] = None,
-    out: Annotated[
-        Path | None, typer.Option("--out", metavar="FILE", help="Where to write it. [default: print it]")
-    ] = None,
+    table: str | None = None,
+    public_reference: str | None = None,
+    quantiles: int | None = None,
+    epsilon: float | None = None,
+    encoding: str | None = None,
+    out: Path | None = None,
     quiet: QuietFlag = False,
 ) -> None:
     """Write a first schema for a table, **read off the private data**: edit it before using it.
@@ -60,7 +44,9 @@ def draft(
 
     if out is not None and out.exists():
         raise SchemaError(f"'{out}' exists already; choose another name, or remove it first")
-    made = schema_draft(table, quantiles=quantiles, public_reference=public_reference, encoding=encoding)
+    made = schema_draft(
+        table, quantiles=quantiles, epsilon=epsilon, public_reference=public_reference, encoding=encoding
+    )
     if out is None:
         print(str(made), end="")
     else:
@@ -75,13 +61,10 @@ def draft(
         )
 
 
-def check(
-    schema: Annotated[Path, typer.Argument(metavar="FILE", help="The schema.")],
-    table: Annotated[
-        str | None, typer.Argument(metavar="TABLE", help="The private table that it should fit.")
-    ] = None,
-    quiet: QuietFlag = False,
-) -> None:
+@with_flags(
+    schema=argument("FILE", "The schema."), table=argument("TABLE", "The private table that it should fit.")
+)
+def check(schema: Path, table: str | None = None, quiet: QuietFlag = False) -> None:
     """Say what is missing in a schema, and what of a table has no place in it: **internal, do not publish**.
 
     Example:

@@ -1,18 +1,20 @@
-"""`dualquery serve`: init, run, status, log; and token: add, rotate, revoke, list."""
+"""`dualquery serve`: init, run, status, log; and token: add, rotate, revoke, list. And the other end, `ask`."""
 
 from __future__ import annotations
 
 import math
+import os
 import sys
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any, TypeAlias
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 from typer.core import TyperGroup
 
 from dualquery.cli.flags import (
+    ByFlag,
     DeltaFlag,
     EpsilonFlag,
     JsonFlag,
@@ -20,6 +22,9 @@ from dualquery.cli.flags import (
     QuietFlag,
     RecordsPerPersonFlag,
     SchemaFlag,
+    argument,
+    option,
+    with_flags,
 )
 from dualquery.privacy.neighbours import Neighbours
 
@@ -27,33 +32,30 @@ if TYPE_CHECKING:
     from dualquery.ledger.chain import Witness
     from dualquery.ledger.journal import Storage
 
-ServiceFlag: TypeAlias = Annotated[
-    Path, typer.Option("--service", metavar="FILE", help="The file that `dualquery serve init` wrote.")
-]
-AnalystArgument: TypeAlias = Annotated[str, typer.Argument(metavar="ANALYST", help="Whose token it is.")]
-
-ExpiresFlag: TypeAlias = Annotated[
-    str | None,
-    typer.Option(
-        "--expires",
-        metavar="WHEN",
-        help="12h, 30d, 4w or a date: the token opens nothing after that. [default: never]",
-        show_default=False,
-    ),
-]
+WRITTEN = "The file that `dualquery serve init` wrote."
+SERVICE, SERVICE_FILE = option(WRITTEN, "FILE"), argument("SERVICE", WRITTEN)
+ANALYST = argument("ANALYST", "Whose token it is.")
+EXPIRES = option(
+    "12h, 30d, 4w or a date: the token opens nothing after that. [default: never]", "WHEN", show_default=False
+)
+TRUST = option(
+    "Believe that this ledger is the newest, where the witness beside it is lost. Never after a restore."
+)
 
 
+@with_flags(
+    analyst=ANALYST,
+    quota=option("Of what the first release left of the budget: 0 to 1.", "Q"),
+    owner=option("May see everybody's history, analysts and charges."),
+    expires=EXPIRES,
+    service=SERVICE,
+)
 def add(
-    analyst: AnalystArgument,
-    quota: Annotated[
-        float,
-        typer.Option("--quota", metavar="Q", help="Of what the first release left of the budget: 0 to 1."),
-    ] = 1.0,
-    owner: Annotated[
-        bool, typer.Option("--owner", help="May see everybody's history, analysts and charges.")
-    ] = False,
-    expires: ExpiresFlag = None,
-    service: ServiceFlag = Path("service.toml"),
+    analyst: str,
+    quota: float = 1.0,
+    owner: bool = False,
+    expires: str | None = None,
+    service: Path = Path("service.toml"),
 ) -> None:
     """Make a token and print it, once: only its hash is kept. How many paid checks the quota buys is said beside it.
 
@@ -74,7 +76,6 @@ def add(
 
 
 def _bought(checks: int, least: float) -> str:
-    """A quota in words."""
     if checks:
         many = "1 paid check" if checks == 1 else f"{checks:,} paid checks"
         return f"This quota buys {many}. A check is free unless it finds the answer far off."
@@ -84,9 +85,8 @@ def _bought(checks: int, least: float) -> str:
     )
 
 
-def rotate(
-    analyst: AnalystArgument, expires: ExpiresFlag = None, service: ServiceFlag = Path("service.toml")
-) -> None:
+@with_flags(analyst=ANALYST, expires=EXPIRES, service=SERVICE)
+def rotate(analyst: str, expires: str | None = None, service: Path = Path("service.toml")) -> None:
     """Make another token and print it, once: the old one opens nothing from now on; role and quota stay.
 
     Examples:
@@ -102,7 +102,8 @@ def rotate(
     print(tokens.rotate(storage, analyst, expires=until, witness=witness))
 
 
-def revoke(analyst: AnalystArgument, service: ServiceFlag = Path("service.toml")) -> None:
+@with_flags(analyst=ANALYST, service=SERVICE)
+def revoke(analyst: str, service: Path = Path("service.toml")) -> None:
     """Revoke a token. A running service knows within a second.
 
     Examples:
@@ -117,7 +118,8 @@ def revoke(analyst: AnalystArgument, service: ServiceFlag = Path("service.toml")
     tokens.revoke(storage, analyst, witness=witness)
 
 
-def list_all(service: ServiceFlag = Path("service.toml"), json: JsonFlag = False) -> None:
+@with_flags(service=SERVICE)
+def list_all(service: Path = Path("service.toml"), json: JsonFlag = False) -> None:
     """List who has or had a token, with the quota; never the tokens, which nobody knows.
 
     Examples:
@@ -129,17 +131,13 @@ def list_all(service: ServiceFlag = Path("service.toml"), json: JsonFlag = False
     from dualquery.cli import output
     from dualquery.service import tokens
 
-    storage, witness = _ledger(service)
-    holders = tokens.known(storage, witness).everybody
+    holders = tokens.known(*_ledger(service)).everybody
     heads = ["name", "role", "quota", "added", "expires", "revoked"]
+    rows = [{**{head: getattr(each, head) for head in heads}, "quota": float(each.quota)} for each in holders]
     if json:
-        rows = [
-            {**{head: getattr(each, head) for head in heads}, "quota": float(each.quota)} for each in holders
-        ]
         output.print_json(rows)
         return
-    shown = [[f"{float(each.quota):g}" if head == "quota" else getattr(each, head) or "no" for head in heads]
-             for each in holders]  # fmt: skip
+    shown = [[f"{row[h]:g}" if h == "quota" else str(row[h]) or "no" for h in heads] for row in rows]
     output.print_table("Tokens", heads, shown)
 
 
@@ -152,105 +150,6 @@ def _ledger(service: Path) -> tuple[Storage, Witness]:
     return Storage(settings.place), Witness(settings.path(settings.witness))
 
 
-token = typer.Typer(help="Who may ask, and how much.", rich_markup_mode="markdown")
-token.command("add")(add)
-token.command("rotate")(rotate)
-token.command("revoke")(revoke)
-token.command("list")(list_all)
-
-
-if TYPE_CHECKING:
-    pass
-
-ServiceArgument: TypeAlias = Annotated[
-    Path, typer.Argument(metavar="SERVICE", help="The file that `dualquery serve init` wrote.")
-]
-TrustFlag: TypeAlias = Annotated[
-    bool,
-    typer.Option(
-        "--trust-ledger",
-        help="Believe that this ledger is the newest, where the witness beside it is lost. Never after a restore.",
-    ),
-]
-TableArgument: TypeAlias = Annotated[Path, typer.Argument(metavar="TABLE", help="The private table.")]
-OutFlag: TypeAlias = Annotated[
-    Path, typer.Option("--out", metavar="FILE", help="Where to write the service down.")
-]
-RecordsFlag: TypeAlias = Annotated[
-    int | None,
-    typer.Option(
-        "--records", "--public-rows", metavar="N", help="The number of records, where it is to be public."
-    ),
-]
-NameFlag: TypeAlias = Annotated[
-    str | None,
-    typer.Option("--dataset", metavar="NAME", help="[default: the name of the table]", show_default=False),
-]
-LedgerFlag: TypeAlias = Annotated[
-    str | None,
-    typer.Option(
-        "--ledger",
-        metavar="PLACE",
-        help="A new file, or `postgresql://user@host/database`. [default: a file beside the service]",
-        show_default=False,
-    ),
-]
-BookFlag: TypeAlias = Annotated[
-    str | None,
-    typer.Option(
-        "--book",
-        metavar="LEDGER",
-        show_default=False,
-        help="The ledger of all releases of the dataset (`dualquery ledger create --questions`): it is charged with "
-        "the whole budget.",
-    ),
-]
-ShareFlag: TypeAlias = Annotated[
-    float, typer.Option("--share", metavar="S", help="Of the budget, for the first release.")
-]
-EarlierFlag: TypeAlias = Annotated[
-    Path | None,
-    typer.Option("--release", metavar="DIR", help="Start from this earlier release of the table instead."),
-]
-QuestionsFlag: TypeAlias = Annotated[
-    int, typer.Option("--questions", metavar="K", min=1, help="One false fire in so many questions.")
-]
-ResumeFlag: TypeAlias = Annotated[
-    bool,
-    typer.Option(
-        "--resume",
-        help="Go on with a beginning that was stopped, by the same command: nothing is charged a second time.",
-    ),
-]
-TableChangedFlag: TypeAlias = Annotated[
-    bool,
-    typer.Option(
-        "--table-changed",
-        help="The records are others than before, on purpose. The budget stays; the ledger notes the change.",
-    ),
-]
-ToleranceFlag: TypeAlias = Annotated[
-    float | None,
-    typer.Option(
-        "--tolerance",
-        metavar="T",
-        help="How far off an answer may be, as a fraction of the table. [default: what 1% of the budget buys]",
-        show_default=False,
-    ),
-]
-
-
-TestFlag: TypeAlias = Annotated[
-    str,
-    typer.Option(
-        "--test",
-        metavar="NAME",
-        help="How questions are tested: hazard; or sparse-vector, online private multiplicative weights without a "
-        "release, which promises an error and needs a small universe.",
-    ),
-]
-
-
 class ServeGroup(TyperGroup):
     """`dualquery serve service.toml` is `dualquery serve run service.toml`."""
 
@@ -260,25 +159,67 @@ class ServeGroup(TyperGroup):
         return list(super().parse_args(ctx, args))
 
 
+def _wish(kind: Any, default: Any, help: str, metavar: str | None = None, **look: Any) -> Any:
+    """A flag that `service.create.begin` is given by its name."""
+    return Annotated[kind, option(help, metavar, **look)], default
+
+
+@with_flags(
+    table=argument("TABLE", "The private table."),
+    out=option("Where to write the service down.", "FILE"),
+    records=typer.Option(
+        "--records", "--public-rows", metavar="N", help="The number of records, where it is to be public."
+    ),
+    delta=(DeltaFlag, None),
+    neighbours=(NeighboursFlag, Neighbours.REPLACE),
+    records_per_person=(RecordsPerPersonFlag, None),
+    dataset=_wish(str | None, None, "[default: the name of the table]", "NAME", show_default=False),
+    ledger=_wish(
+        str | None,
+        None,
+        "A new file, or `postgresql://user@host/database`. [default: a file beside the service]",
+        "PLACE",
+        show_default=False,
+    ),
+    book=_wish(
+        str | None,
+        None,
+        "The ledger of all releases of the dataset (`dualquery ledger create --questions`): it is charged with the "
+        "whole budget.",
+        "LEDGER",
+        show_default=False,
+    ),
+    share=_wish(float, 0.9, "Of the budget, for the first release.", "S"),
+    release=_wish(Path | None, None, "Start from this earlier release of the table instead.", "DIR"),
+    questions=_wish(int, 2000, "One false fire in so many questions.", "K", min=1),
+    tolerance=_wish(
+        float | None,
+        None,
+        "How far off an answer may be, as a fraction of the table. [default: what 1% of the budget buys]",
+        "T",
+        show_default=False,
+    ),
+    test=_wish(
+        str,
+        "hazard",
+        "How questions are tested: hazard; or sparse-vector, online private multiplicative weights without a "
+        "release, which promises an error and needs a small universe.",
+        "NAME",
+    ),
+    resume=_wish(
+        bool,
+        False,
+        "Go on with a beginning that was stopped, by the same command: nothing is charged a second time.",
+    ),
+)
 def init(
-    table: TableArgument,
+    table: Path,
     schema: SchemaFlag,
     epsilon: EpsilonFlag,
-    out: OutFlag,
-    delta: DeltaFlag = None,
-    neighbours: NeighboursFlag = Neighbours.REPLACE,
-    records_per_person: RecordsPerPersonFlag = None,
-    records: RecordsFlag = None,
-    dataset: NameFlag = None,
-    ledger: LedgerFlag = None,
-    book: BookFlag = None,
-    share: ShareFlag = 0.9,
-    release: EarlierFlag = None,
-    questions: QuestionsFlag = 2000,
-    tolerance: ToleranceFlag = None,
-    test: TestFlag = "hazard",
-    resume: ResumeFlag = False,
+    out: Path,
+    records: int | None = None,
     quiet: QuietFlag = False,
+    **given: Any,
 ) -> None:
     """Begin a service: open its ledger, make the first release, write it all down. **Spends** the release's share.
 
@@ -292,31 +233,13 @@ def init(
     ```
     """
     from dualquery.cli import output
-    from dualquery.cli.output import ProgressBars
 
-    with ProgressBars(wanted=not quiet) as progress:
+    with output.ProgressBars(wanted=not quiet) as progress:
         from dualquery.service.create import begin
         from dualquery.service.journal import ledger_status
 
         made = begin(
-            table,
-            schema=schema,
-            epsilon=epsilon,
-            out=out,
-            delta=delta,
-            neighbours=neighbours,
-            records_per_person=records_per_person,
-            public_rows=records,
-            dataset=dataset,
-            ledger=ledger,
-            book=book,
-            share=share,
-            release=release,
-            questions=questions,
-            tolerance=tolerance,
-            test=test,
-            resume=resume,
-            progress=progress,
+            table, schema=schema, epsilon=epsilon, out=out, public_rows=records, progress=progress, **given
         )
     if not quiet:
         output.print_facts(
@@ -336,24 +259,27 @@ def _accuracy(words: str | None) -> dict[str, str]:
     return {} if words is None else {"accuracy": words}
 
 
+@with_flags(
+    service=SERVICE_FILE,
+    host=option("[default: as the file says, 127.0.0.1]", "HOST"),
+    port=option("[default: as the file says, 8642]", "PORT"),
+    tls_certificate=option("Serve HTTPS with this certificate.", "FILE"),
+    tls_key=option("And its key.", "FILE"),
+    trust_ledger=TRUST,
+    log_json=option("Print a line of JSON a request; no question is in it."),
+    table_changed=option(
+        "The records are others than before, on purpose. The budget stays; the ledger notes the change."
+    ),
+)
 def run(
-    service: ServiceArgument,
-    host: Annotated[
-        str | None, typer.Option("--host", metavar="HOST", help="[default: as the file says, 127.0.0.1]")
-    ] = None,
-    port: Annotated[
-        int | None, typer.Option("--port", metavar="PORT", help="[default: as the file says, 8642]")
-    ] = None,
-    tls_certificate: Annotated[
-        str | None,
-        typer.Option("--tls-certificate", metavar="FILE", help="Serve HTTPS with this certificate."),
-    ] = None,
-    tls_key: Annotated[str | None, typer.Option("--tls-key", metavar="FILE", help="And its key.")] = None,
-    trust_ledger: TrustFlag = False,
-    log_json: Annotated[
-        bool, typer.Option("--log-json", help="Print a line of JSON a request; no question is in it.")
-    ] = False,
-    table_changed: TableChangedFlag = False,
+    service: Path,
+    host: str | None = None,
+    port: int | None = None,
+    tls_certificate: str | None = None,
+    tls_key: str | None = None,
+    trust_ledger: bool = False,
+    log_json: bool = False,
+    table_changed: bool = False,
     quiet: QuietFlag = False,
 ) -> None:
     """Run a service until interrupted: HTTP and a web page. `dualquery serve SERVICE` for short.
@@ -381,7 +307,8 @@ def run(
         )
 
 
-def status(service: ServiceArgument, trust_ledger: TrustFlag = False, json: JsonFlag = False) -> None:
+@with_flags(service=SERVICE_FILE, trust_ledger=TRUST)
+def status(service: Path, trust_ledger: bool = False, json: JsonFlag = False) -> None:
     """Verify the ledger, and show what is spent and left, fires left, and answers given. Costs no privacy.
 
     Examples:
@@ -415,14 +342,10 @@ def status(service: ServiceArgument, trust_ledger: TrustFlag = False, json: Json
     )
 
 
-def log(
-    service: ServiceArgument,
-    last: Annotated[
-        int | None, typer.Option("--last", metavar="N", min=1, help="Only so many lines, the newest.")
-    ] = None,
-    trust_ledger: TrustFlag = False,
-    json: JsonFlag = False,
-) -> None:
+@with_flags(
+    service=SERVICE_FILE, last=option("Only so many lines, the newest.", "N", min=1), trust_ledger=TRUST
+)
+def log(service: Path, last: int | None = None, trust_ledger: bool = False, json: JsonFlag = False) -> None:
     """Verify the ledger, and print its lines: what was paid, told and granted, and to whom. Costs no privacy.
 
     Examples:
@@ -446,11 +369,101 @@ def log(
     output.print_table("Ledger", ["line", "kind", "analyst", "units", "what"], shown)
 
 
+token = typer.Typer(help="Who may ask, and how much.", rich_markup_mode="markdown")
+for command, name in ((add, "add"), (rotate, "rotate"), (revoke, "revoke"), (list_all, "list")):
+    token.command(name)(command)
 serve = typer.Typer(
     help="Answer questions about a private table over HTTP.", rich_markup_mode="markdown", cls=ServeGroup
 )
-serve.command("init")(init)
-serve.command("run")(run)
-serve.command("status")(status)
-serve.command("log")(log)
+for command in (init, run, status, log):
+    serve.command(command.__name__)(command)
 serve.add_typer(token, name="token")
+
+
+@with_flags(
+    url=argument("URL", "Of a service: `http://127.0.0.1:8642`."),
+    question=argument("[QUESTION]", "A query, or a table: `region by sex`."),
+    tolerance=option("How far off an answer may be before it is noticed.", "T"),
+    buy=option(
+        "Have it measured with this standard error, for its price; the ± is then about twice that.", "ERROR"
+    ),
+    free=option("The hypothesis alone: no test, no cost."),
+    quote=option("Say what it would cost, and ask nothing."),
+    dataset=option("[default: the interactive table]", "NAME", show_default=False),
+    token_file=option("Where your token is. [default: DUALQUERY_TOKEN]", "FILE"),
+)
+def ask(
+    url: str,
+    question: str | None = None,
+    by: ByFlag = None,
+    tolerance: float | None = None,
+    buy: float | None = None,
+    free: bool = False,
+    quote: bool = False,
+    dataset: str | None = None,
+    token_file: Path | None = None,
+    json: JsonFlag = False,
+) -> None:
+    """Ask a service a question. **Usually free**, at most the price of a paid check; with `--buy`, its price.
+
+    The ± is 95%: in 19 of 20 cases the answer is off by at most that.
+
+    Examples:
+
+    ```
+    dualquery ask http://127.0.0.1:8642 "age >= 50 & sex = Female"
+    dualquery ask http://127.0.0.1:8642 --by region,sex --tolerance 0.01
+    dualquery ask http://127.0.0.1:8642 "income >= 50000" --buy 0.002 --quote
+    ```
+    """
+    from dualquery.cli import output
+    from dualquery.errors import DualQueryError
+    from dualquery.service.client import Client
+
+    if (buy is not None) + (tolerance is not None) + free > 1:
+        raise DualQueryError("--buy, --tolerance and --free are three ways to ask; name one of them")
+    asked = _question(question, by)
+    with Client(url, _token(token_file), dataset=dataset) as client:
+        if quote:
+            quoted = client.quote(asked, tolerance=tolerance, error=buy)
+            output.print_json(quoted) if json else print(quoted["words"])
+            return
+        reply = (
+            client.ask(asked, tolerance=tolerance, free=free) if buy is None else client.buy(asked, error=buy)
+        )
+    output.print_json(reply.data) if json else print(reply)
+
+
+def _question(question: str | None, by: list[str] | None) -> str:
+    """One of the two: a text, or the table over some attributes as a text."""
+    from dualquery.errors import QueryError
+
+    if (question is None) == (not by):
+        raise QueryError("ask one thing: a QUESTION, or a table with --by")
+    if question is not None:
+        return question
+    names = [_written(name.strip()) for text in by or [] for name in text.split(",")]
+    return " by ".join(names) if len(names) > 1 else f"by {names[0]}"
+
+
+def _written(name: str) -> str:
+    """A name as the language reads it; the number of an item stands behind the name of its block."""
+    from dualquery.queries.language.vocabulary import quoted_where_needed
+
+    block, bracket, number = name.rpartition("[")
+    if bracket and number[:-1].isdecimal() and number.endswith("]"):
+        return f"{quoted_where_needed(block)}[{number}"
+    return f"'{name}'" if name.lower() == "by" else quoted_where_needed(name)
+
+
+def _token(file: Path | None) -> str:
+    """From a file or the environment: a command line can be read by everybody on the machine."""
+    from dualquery.errors import DualQueryError
+
+    try:
+        token = os.environ.get("DUALQUERY_TOKEN", "") if file is None else file.read_text(encoding="ascii")
+    except (OSError, UnicodeDecodeError):
+        raise DualQueryError(f"'{file}' cannot be read as a token") from None
+    if not token.strip():
+        raise DualQueryError("set DUALQUERY_TOKEN to your token, or name a file with --token-file")
+    return token.strip()

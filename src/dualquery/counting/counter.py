@@ -12,7 +12,9 @@ from __future__ import annotations
 import os
 import tempfile
 from abc import ABC, abstractmethod
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
+from contextlib import contextmanager
+from contextvars import ContextVar
 from typing import Any, Protocol
 
 import numpy as np
@@ -20,6 +22,7 @@ from numpy.typing import NDArray
 
 from dualquery.queries.countable import Countable, Derived, Together
 from dualquery.table.domain import Domain, Items
+from dualquery.table.places import Places, has_places
 from dualquery.table.records import ColumnCodes, Records, SparseItems, as_lists, smallest_type
 from dualquery.types import Done, Integers, no_progress
 
@@ -39,6 +42,17 @@ class Cpu:
 
 
 CPU = Cpu()
+_USUAL: ContextVar[Engine] = ContextVar("engine", default=CPU)
+
+
+@contextmanager
+def counting_with(engine: Engine) -> Iterator[None]:
+    """Counters that are made inside, and are given no engine, have this one."""
+    before = _USUAL.set(engine)
+    try:
+        yield
+    finally:
+        _USUAL.reset(before)
 
 
 def counted_by(engine: Engine, what: Countable, block: Records) -> Integers:
@@ -56,20 +70,30 @@ class Counter(ABC):
         domain: Domain,
         records_per_person: int | None = None,
         *,
-        engine: Engine = CPU,
+        engine: Engine | None = None,
         progress: Done = no_progress,
     ) -> None:
         self.domain = domain
         self.records_per_person = records_per_person  # set where nobody has more records than that
-        self._engine = engine
+        self._engine = _USUAL.get() if engine is None else engine
         self._progress = progress
         # By identity, and with the countable itself, so that no other one can come to stand at its address.
         self._kept: dict[int, tuple[Countable, Integers]] = {}
 
     @property
+    def engine(self) -> Engine:
+        """Who counts."""
+        return self._engine
+
+    @property
     @abstractmethod
     def true_rows(self) -> int:
         """The number of records."""
+
+    @property
+    def knows_places(self) -> bool:
+        """Whether records were encoded from cells, so that it is known where in their bins numbers lie. Public."""
+        return True
 
     def true_counts(self, what: Countable, *, kept: bool = False) -> Integers:
         """The numbers for all records. `kept` keeps them, for what is asked again every round."""
@@ -94,13 +118,19 @@ class Counter(ABC):
 class MemoryCounter(Counter):
     """Counts encoded records that fit into memory."""
 
-    def __init__(self, records: Records, *, engine: Engine = CPU, progress: Done = no_progress) -> None:
+    def __init__(
+        self, records: Records, *, engine: Engine | None = None, progress: Done = no_progress
+    ) -> None:
         super().__init__(records.domain, records.records_per_person, engine=engine, progress=progress)
         self.records = records
 
     @property
     def true_rows(self) -> int:
         return self.records.rows
+
+    @property
+    def knows_places(self) -> bool:
+        return bool(self.records.places)
 
     def _counted(self, what: Countable) -> Integers:
         return counted_by(self._engine, what, self.records)
@@ -182,7 +212,8 @@ class SpilledCounter(Counter):
     A run asks the curator several times, and reading a table is dearer than counting it: the first pass reads, checks
     and encodes all of it, and writes the codes of each column into a file; every question then reads the codes. The
     files have no name: nobody else can open them, and nothing of them is left when the process ends, however it ends.
-    They take a byte a cell of the table, or two where an attribute has more than 256 values.
+    They take a byte a cell of the table, or two where an attribute has more than 256 values, and two more for
+    a number in bins (its place inside).
     """
 
     def __init__(
@@ -192,19 +223,23 @@ class SpilledCounter(Counter):
         *,
         rows: int,
         records_per_person: int | None = None,
-        engine: Engine = CPU,
+        engine: Engine | None = None,
         progress: Done = no_progress,
     ) -> None:
         """`rows` are read back at once; what comes in may be cut otherwise, and be nothing at all."""
         super().__init__(domain, records_per_person, engine=engine, progress=progress)
         self._at_once = rows
         self._columns = [_Column(column) for column in domain.columns]
+        self._places = [StoredNumbers(np.uint16) if has_places(each) else None for each in domain.columns]
         self._rows = 0
         for records in blocks:
             assert records.records_per_person == records_per_person, "blocks are read under one limit"
             self._rows += records.rows
             for column, codes in zip(self._columns, records.columns, strict=True):
                 column.append(codes, records.rows)
+            for stored, places in zip(self._places, records.places, strict=False):
+                if stored is not None and places is not None:
+                    stored.append(places)
 
     @property
     def true_rows(self) -> int:
@@ -214,7 +249,15 @@ class SpilledCounter(Counter):
     def records(self) -> Records:
         """All of them, their columns mapped into memory."""
         columns = tuple(column.mapped() for column in self._columns)
-        return Records(self.domain, self._rows, columns, self.records_per_person)
+        places = self._placed(lambda stored: stored.mapped())
+        return Records(self.domain, self._rows, columns, self.records_per_person, places)
+
+    def _placed(self, read: Callable[[StoredNumbers], NDArray[Any]]) -> tuple[Places | None, ...]:
+        """The places of some records; none where not all blocks have had them."""
+        stored = [each for each in self._places if each is not None]
+        if not stored or any(each.length != self._rows for each in stored):
+            return ()
+        return tuple(None if each is None else read(each) for each in self._places)
 
     def _counted(self, what: Countable) -> Integers:
         blocks = self._blocks()
@@ -227,9 +270,13 @@ class SpilledCounter(Counter):
         for first in range(0, max(1, self._rows), self._at_once):
             last = min(first + self._at_once, self._rows)
             columns = tuple(column.read(first, last) for column in self._columns)
-            yield Records(self.domain, last - first, columns, self.records_per_person)
+            places = self._placed(lambda stored, a=first, b=last: stored.read(a, b))  # type: ignore[misc]
+            yield Records(self.domain, last - first, columns, self.records_per_person, places)
 
     def close(self) -> None:
         """Give the disk back."""
         for column in self._columns:
             column.close()
+        for stored in self._places:
+            if stored is not None:
+                stored.close()

@@ -33,10 +33,12 @@ from dualquery.queries.countable import Countable
 from dualquery.queries.cuts import CoarseEdges, Cuts
 from dualquery.queries.distances import DistanceSums, Knots
 from dualquery.queries.group import NONE
+from dualquery.queries.inside import BinSums
 from dualquery.queries.lists import Lists, NamedCells
 from dualquery.queries.tables import Tables
 from dualquery.table.codes import cells_of
 from dualquery.table.graph import Graph
+from dualquery.table.places import HALF
 from dualquery.table.records import Records
 from dualquery.types import Integers, Words
 
@@ -46,14 +48,14 @@ class Reference:
 
     def counts(self, what: Countable, block: Records) -> Integers:
         total = np.zeros_like(contribution(what, np.zeros(block.domain.width, np.int64), block))
-        for x in block.to_rows().astype(np.int64):
-            total += contribution(what, x, block)
+        for number, x in enumerate(block.to_rows().astype(np.int64)):
+            total += contribution(what, x, block.take(np.array([number])) if block.places else block)
         return total
 
 
 @singledispatch
 def contribution(what: Countable, x: Integers, block: Records) -> Integers:
-    """φ(x) of a record, one code per attribute; of the block only the domain is looked at."""
+    """φ(x) of a record, one code per attribute; of the block the domain, and the places of the record, its first."""
     raise TypeError(f"{type(what).__name__} has no definition in the reference engine")
 
 
@@ -88,6 +90,16 @@ def _(what: Tables, x: Integers, block: Records) -> Integers:
     for table, members in enumerate(what.sets):
         out[what.cells_of(table)].reshape(what.shape_of(table))[tuple(x[list(members)])] = 1
     return out
+
+
+@contribution.register
+def _(what: BinSums, x: Integers, block: Records) -> Integers:
+    parts = []
+    for column, attribute, bins in zip(what.columns, what.attributes, what.bins, strict=True):
+        part, places = np.zeros(bins + 1, np.int64), block.places[column] if block.places else None
+        part[x[attribute]] = 0 if places is None or not block.rows else int(places[0]) - HALF
+        parts.append(part[:bins])  # what is missing lies in no bin
+    return np.concatenate(parts)
 
 
 @contribution.register

@@ -33,6 +33,7 @@ import pyarrow as pa
 
 from dualquery.counting.counter import CPU, Counter, Engine, counted_by
 from dualquery.errors import DataError, DualQueryError
+from dualquery.pool import cores, limited
 from dualquery.queries.countable import Countable
 from dualquery.table.domain import Domain
 from dualquery.table.encoding import bin_of, by_person, encode, wanted_columns
@@ -137,7 +138,8 @@ def _encoding(
         except DualQueryError as problem:
             # As a value: an exception would come back inside a page of Java.
             return _block(b"", 0, str(problem))
-        return _block(pickle.dumps((records.rows, records.columns), protocol=5), records.rows, None)
+        block = (records.rows, records.columns, records.places)
+        return _block(pickle.dumps(block, protocol=5), records.rows, None)
 
     def run(batches: Batches) -> Batches:
         if at_once:
@@ -163,12 +165,13 @@ def _counting(
     """Runs in an executor: the numbers of all records of a partition."""
 
     def run(batches: Batches) -> Batches:
-        _keep_to_the_task()
         total: Integers | None = None
         for batch in batches:
             for block in batch.column(0):
-                rows, columns = pickle.loads(block.as_buffer())
-                counts = counted_by(engine, what, Records(domain, rows, columns, records_per_person))
+                rows, columns, places = pickle.loads(block.as_buffer())
+                records = Records(domain, rows, columns, records_per_person, places)
+                with limited(_cores_of_task()):
+                    counts = counted_by(engine, what, records)
                 total = counts if total is None else total + counts
         if total is not None:
             yield _numbers(total)
@@ -176,13 +179,12 @@ def _counting(
     return run
 
 
-def _keep_to_the_task() -> None:
+def _cores_of_task() -> int:
     """A task has so many cores, and the compiled loops would take all that the machine has."""
-    from numba import config, set_num_threads
     from pyspark import TaskContext
 
     context = TaskContext.get()
-    set_num_threads(min(config.NUMBA_NUM_THREADS, context.cpus() if context else 1))
+    return min(cores(), context.cpus() if context else 1)
 
 
 def _summed(batches: Batches) -> Batches:

@@ -1,4 +1,4 @@
-"""The compiled fitter: row-wise best responses to the residual of noisy tables, on as many cores as there are chains.
+"""The compiled fitter: row-wise best responses to the residual of noisy tables, a chain a thread.
 
 The residual G_c = N·y_c − counts_c(X), times the weight of its table, is kept once per member attribute of
 the table, each time with that attribute varying fastest: the gains of all values that an attribute could
@@ -25,8 +25,9 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from dualquery.compiled import njit, prange
+from dualquery.compiled import njit
 from dualquery.fitting.fitter import RAREST, Chains, ItemTargets, Seeds, Targets
+from dualquery.pool import in_shares
 from dualquery.types import Cells, Integers, Set
 
 BINARY_ATTRIBUTES = 160  # of which all triples are kept at once, in every chain: 16 MB
@@ -153,9 +154,11 @@ def views_of(sizes: Integers, sets: Sequence[Set]) -> Views:
 def spread(views: Views, tables: Sequence[Cells]) -> Floats:
     """Every table written into each of its views."""
     out = np.empty(views.offset[-1], np.float32)
+    offset, first_copy, copy = views.offset.tolist(), views.first_copy.tolist(), views.copy.tolist()
     for t, cells in enumerate(tables):
-        for axis, view in enumerate(views.copy[views.first_copy[t] : views.first_copy[t + 1]]):
-            out[views.offset[view] : views.offset[view + 1]] = np.moveaxis(cells, axis, -1).ravel()
+        for axis, view in enumerate(copy[first_copy[t] : first_copy[t + 1]]):
+            others = [each for each in range(cells.ndim) if each != axis]
+            out[offset[view] : offset[view + 1]] = cells.transpose(*others, axis).ravel()
     return out
 
 
@@ -178,17 +181,18 @@ def table_passes(targets: Targets, start: Chains, heat: Sequence[float], seeds: 
     pull = spread(views, [targets.pull[members] for members in sets])
     pull *= start.shape[1]
     residual = np.repeat(pull[None, :], len(start), axis=0)
-    withdraw_rows(rows, residual, views, weight)
+    in_shares(withdraw_rows, len(rows), rows, residual, views, weight)
     for temperature in heat:
-        answer_rows(rows, residual, views, weight, lean, first_value, np.float32(temperature), counters)
+        given = (views, weight, lean, first_value, np.float32(temperature), counters)
+        in_shares(answer_rows, len(rows), rows, residual, *given)
         yield rows.astype(start.dtype)
 
 
-@njit(cache=True, parallel=True)
-def withdraw_rows(rows, residual, views, weight):  # type: ignore[no-untyped-def]
+@njit(cache=True)
+def withdraw_rows(lower, upper, rows, residual, views, weight):  # type: ignore[no-untyped-def]
     """Subtract the weighted counts of every chain's rows from its residual, in every view."""
     member, stride = views.member, views.stride
-    for chain in prange(rows.shape[0]):
+    for chain in range(lower, upper):
         for view in range(len(views.table)):
             w = weight[views.table[view]]
             for r in range(rows.shape[1]):
@@ -223,8 +227,8 @@ def _move(row, j, old, new, views, weight, residual):  # type: ignore[no-untyped
             residual[np.uint64(place + new * step)] -= w
 
 
-@njit(cache=True, parallel=True)
-def answer_rows(rows, residual, views, weight, lean, first_value, temperature, counters):  # type: ignore[no-untyped-def]
+@njit(cache=True)
+def answer_rows(lower, upper, rows, residual, views, weight, lean, first_value, temperature, counters):  # type: ignore[no-untyped-def]
     """Once over the rows of every chain, in random order: each row best-responds to the residual.
 
     rows[c] (N × d) and residual[c] (all views) belong to chain c and are changed in place, and so is its
@@ -233,12 +237,12 @@ def answer_rows(rows, residual, views, weight, lean, first_value, temperature, c
     takes the row itself out of the counts); the value of greatest gain + temperature · (lean + Gumbel) is taken,
     where lean (at first_value[j] + v) is the logarithm of the fraction that rows should have without any pull.
     """
-    chains, count, width = rows.shape
+    _, count, width = rows.shape
     size, first_view, offset = views.size, views.first_view, views.offset
     other, other_stride = views.other, views.other_stride
     widest = size.max()
     others = other.shape[1]
-    for chain in prange(chains):
+    for chain in range(lower, upper):
         mine = residual[chain]
         counter = counters[chain]
         row_order = np.arange(count)
@@ -301,19 +305,20 @@ def item_passes(targets: ItemTargets, start: Chains, heat: Sequence[float], seed
     np.fill_diagonal(apart, 0.0)
     pulls = count * targets.weight_single * targets.single, count * targets.weight_pair * apart
     single, pair = (np.repeat(pull.astype(np.float32)[None], chains, axis=0) for pull in pulls)
-    withdraw_items(rows, single, pair, *weights)
+    in_shares(withdraw_items, chains, rows, single, pair, *weights)
     likely = np.clip(targets.single, RAREST, 1 - RAREST)
     lean = np.log(likely / (1 - likely)).astype(np.float32)
     for temperature in heat:
-        answer_item_rows(rows, single, pair, *weights, lean, np.float32(temperature), counters)
+        given = (*weights, lean, np.float32(temperature), counters)
+        in_shares(answer_item_rows, chains, rows, single, pair, *given)
         yield rows.copy()
 
 
-@njit(cache=True, parallel=True)
-def withdraw_items(rows, single, pair, weight_single, weight_pair):  # type: ignore[no-untyped-def]
+@njit(cache=True)
+def withdraw_items(lower, upper, rows, single, pair, weight_single, weight_pair):  # type: ignore[no-untyped-def]
     """Subtract the weighted counts of items and of pairs of items of every chain's rows from its residual."""
     items = rows.shape[2]
-    for chain in prange(rows.shape[0]):
+    for chain in range(lower, upper):
         held = np.empty(items, np.int64)
         for r in range(rows.shape[1]):
             number = 0
@@ -328,9 +333,9 @@ def withdraw_items(rows, single, pair, weight_single, weight_pair):  # type: ign
                         pair[chain, held[a], held[b]] -= weight_pair
 
 
-@njit(cache=True, parallel=True)
+@njit(cache=True)
 def answer_item_rows(  # type: ignore[no-untyped-def]
-    rows, single, pair, weight_single, weight_pair, lean, temperature, counters
+    lower, upper, rows, single, pair, weight_single, weight_pair, lean, temperature, counters
 ):
     """As `answer_rows` for binary attributes whose measured cells are 'has i' and 'has i and j' alone.
 
@@ -338,8 +343,8 @@ def answer_item_rows(  # type: ignore[no-untyped-def]
     its items times all items, however many tables there are; lean[j] is the log-odds of j without any pull.
     pair[c] is symmetric with zeros on its diagonal.
     """
-    chains, count, items = rows.shape
-    for chain in prange(chains):
+    _, count, items = rows.shape
+    for chain in range(lower, upper):
         one = single[chain]
         two = pair[chain]
         counter = counters[chain]
@@ -443,9 +448,11 @@ def binary_passes(targets: Targets, start: Chains, heat: Sequence[float], seeds:
     none = np.zeros((0, 0, 0))
     weights = (asked.weight[1], asked.weight[2], asked.weight[3] if triples else none)
     pulls = (asked.pull[1], asked.pull[2], asked.pull[3] if triples else none)
+    sums = tuple(np.zeros((len(start), *pull.shape), np.float32) for pull in pulls)
+    in_shares(signed_sums, len(start), signs, *sums)
     residuals = tuple(
         (count * pull[None] - weight[None] * total).astype(np.float32)
-        for pull, weight, total in zip(pulls, weights, signed_sums(signs, triples), strict=True)
+        for pull, weight, total in zip(pulls, weights, sums, strict=True)
     )
     residuals[2][...] *= 0.5  # a triple stands in the form of an attribute twice
     single = tuple(weight.astype(np.float32) for weight in weights)
@@ -456,19 +463,17 @@ def binary_passes(targets: Targets, start: Chains, heat: Sequence[float], seeds:
         likely = np.log(np.maximum(fractions, RAREST))
         lean[j] = likely[0] - likely[1]
     for temperature in heat:
-        answer_binary_rows(signs, *residuals, *single, moves, lean, np.float32(temperature), counters)
+        given = (*residuals, *single, moves, lean, np.float32(temperature), counters)
+        in_shares(answer_binary_rows, len(signs), signs, *given)
         yield (signs < 0).astype(start.dtype)
 
 
-@njit(cache=True, parallel=True)
-def signed_sums(signs, has_triples):  # type: ignore[no-untyped-def]
+@njit(cache=True)
+def signed_sums(lower, upper, signs, one, two, three):  # type: ignore[no-untyped-def]
     """Σ over a chain's rows of χ_B, for sets of one, two and three attributes; the larger ones symmetric."""
-    chains, count, width = signs.shape
-    one = np.zeros((chains, width), np.float32)
-    two = np.zeros((chains, width, width), np.float32)
-    deep = width if has_triples else 0
-    three = np.zeros((chains, deep, deep, deep), np.float32)
-    for chain in prange(chains):
+    _, count, width = signs.shape
+    has_triples = three.shape[1] > 0
+    for chain in range(lower, upper):
         for r in range(count):
             row = signs[chain, r]
             for j in range(width):
@@ -490,7 +495,6 @@ def signed_sums(signs, has_triples):  # type: ignore[no-untyped-def]
                         three[chain, k, m, j] = value
                         three[chain, m, j, k] = value
                         three[chain, m, k, j] = value
-    return one, two, three
 
 
 @njit(cache=True)
@@ -519,9 +523,21 @@ def _flip(row, j, one, two, three, weight_one, weight_two, weight_three):  # typ
     row[j] = -sign
 
 
-@njit(cache=True, parallel=True)
+@njit(cache=True)
 def answer_binary_rows(  # type: ignore[no-untyped-def]
-    signs, one, two, three, weight_one, weight_two, weight_three, moves, lean, temperature, counters
+    lower,
+    upper,
+    signs,
+    one,
+    two,
+    three,
+    weight_one,
+    weight_two,
+    weight_three,
+    moves,
+    lean,
+    temperature,
+    counters,
 ):
     """As `answer_rows`: once over the rows of every chain, in random order, each best-responding.
 
@@ -530,8 +546,8 @@ def answer_binary_rows(  # type: ignore[no-untyped-def]
     set is not asked for and where attributes repeat. lean[j] is the log-odds of value 0 without any pull,
     moves[j] whether j moves at all.
     """
-    chains, count, width = signs.shape
-    for chain in prange(chains):
+    _, count, width = signs.shape
+    for chain in range(lower, upper):
         own_one, own_two, own_three = one[chain], two[chain], three[chain]
         counter = counters[chain]
         row_order = np.arange(count)

@@ -13,6 +13,8 @@ to independence where the measurements do not object.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from contextvars import ContextVar
 from dataclasses import dataclass, field, replace
 from itertools import combinations
 from math import prod
@@ -22,7 +24,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from dualquery.errors import DualQueryError
-from dualquery.fitting.measured import Measured
+from dualquery.fitting.measured import Measured, MeasuredTables
 from dualquery.table.records import Records
 from dualquery.types import Cells, Done, Set
 
@@ -109,6 +111,24 @@ class Fitter(Protocol):
         ...
 
 
+_USUAL: ContextVar[Fitter | None] = ContextVar("fitter", default=None)
+
+
+@contextmanager
+def fitting_with(fitter: Fitter) -> Iterator[None]:
+    """Fits inside that are given no fitter are this one's."""
+    before = _USUAL.set(fitter)
+    try:
+        yield
+    finally:
+        _USUAL.reset(before)
+
+
+def usual_fitter() -> Fitter | None:
+    """Whoever was chosen for all fits; None: the compiled one."""
+    return _USUAL.get()
+
+
 REPLICAS = 4  # of a release, from which its errors are seen (`mechanisms.error_bars`)
 CHAINS = 2
 CHAIN_ROWS = 20_000
@@ -186,6 +206,10 @@ class Effort:
         return np.concatenate(list(chains.transpose(1, 0, 2)))[: self.rows]
 
 
+# How rows are fitted to measured tables.
+Refit = Callable[[MeasuredTables, Effort, np.random.Generator, Done], Rows]
+
+
 @dataclass(frozen=True)
 class Fitting:
     """How rows are fitted to a measurement, and become records."""
@@ -194,6 +218,22 @@ class Fitting:
     records: Callable[[Rows, np.random.Generator], Records]
     settled: Any = None  # the way, with what was chosen on it fixed; None where nothing was
     measured: tuple[Measured, ...] = ()  # what a release keeps of the measurement
+    tables: MeasuredTables | None = None  # the measurement, where it is one of tables
+    refit: Refit | None = None  # the fit to any measurement of these tables
+
+    @staticmethod
+    def of_tables(
+        measured: MeasuredTables, refit: Refit, settled: Any = None, more: tuple[Measured, ...] = ()
+    ) -> Fitting:
+        """Of tables that were measured, and how rows are fitted to such."""
+        return Fitting(
+            lambda effort, rng, progress: refit(measured, effort, rng, progress),
+            lambda rows, rng: Records.from_rows(measured.domain, rows),
+            settled,
+            (*measured.kept, *more),
+            measured,
+            refit,
+        )
 
 
 SCOUT = Effort(1, 5_000, 2, 5_000, warm_up=())  # of rows that are refitted after every measurement

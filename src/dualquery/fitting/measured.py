@@ -74,6 +74,7 @@ class MeasuredTables:
     interactions: Mapping[Set, Cells]
     variance: Mapping[Set, float]
     total: float
+    inside: tuple[Measured, ...] = ()  # means inside bins, which no table needs
 
     @staticmethod
     def nothing(domain: Domain) -> MeasuredTables:
@@ -94,7 +95,7 @@ class MeasuredTables:
     def kept(self) -> tuple[Measured, ...]:
         """What a release keeps."""
         cells, spread = self.interactions, self.variance
-        return tuple(Measured(members, cells[members], spread[members]) for members in cells)
+        return (*(Measured(members, cells[members], spread[members]) for members in cells), *self.inside)
 
     def counted(self) -> MeasuredTables:
         """The same, with the number of records as it was measured."""
@@ -142,8 +143,8 @@ def reconstructed(members: Set, interactions: Mapping[Set, Cells], sizes: NDArra
     total: Cells = np.zeros([int(sizes[j]) for j in members])
     for order in range(len(members) + 1):
         for subset in combinations(members, order):
-            evenly = float(np.prod([float(sizes[j]) for j in members if j not in subset]))
-            spread = tuple(slice(None) if j in subset else None for j in members)
+            evenly = math.prod([float(sizes[j]) for j in members if j not in subset])
+            spread = tuple([slice(None) if j in subset else None for j in members])
             total = total + interactions[subset][spread] / evenly
     return total
 

@@ -15,19 +15,18 @@ to the table where the tree's mutual information is largest (Chow and Liu 1968).
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from functools import cache, lru_cache
+from functools import lru_cache
 
 import numpy as np
 from numpy.typing import NDArray
-from threadpoolctl import ThreadpoolController
 
 from dualquery.compiled import njit
 from dualquery.fitting.fitter import RAREST
 from dualquery.fitting.measured import LEAST, MeasuredTables
 from dualquery.fitting.shrink import FEW_STEPS, relative_posterior
+from dualquery.pool import plain_algebra
 from dualquery.queries.tables import Tables, centred
 from dualquery.table.records import Records
 from dualquery.types import Cells, Reals, Set
@@ -83,7 +82,7 @@ class SeparablePrior:
         }
         self._covariance = dict(guess)
         self._strength = self._first_strength(guess)
-        with one_thread():
+        with plain_algebra():
             if self._pairs:
                 self._improved(guess, steps)
             self._values, self._vectors = _eigen(self._covariance)
@@ -219,18 +218,6 @@ def _add_moments(mean, spread, rows, columns, other, strong, moments, turned):  
             moments[a, a] += (spread[c, a] if turned else spread[a, c]) * weight
             for b in range(rows):
                 moments[a, b] += here * weight * (mean[c, b] if turned else mean[b, c])
-
-
-@contextmanager
-def one_thread() -> Iterator[None]:
-    """Linear algebra by one thread inside; as it was afterwards."""
-    with _libraries().limit(limits=1, user_api="blas"):
-        yield
-
-
-@cache
-def _libraries() -> ThreadpoolController:
-    return ThreadpoolController()  # looks at what is loaded: once
 
 
 SOFTENING = 0.02  # of the noise: cells that nobody has seen may still be called for

@@ -157,7 +157,7 @@ LEAST_CELLS = 50  # of a bin
 MOST_CELLS = 6_000  # that the law of a bin is learned from
 
 
-def around(mean: Cells, deviation: Cells) -> Prior:
+def around(mean: Cells, deviation: Cells, ratios: Cells = RATIOS) -> Prior:
     """Of cells mean + θ: θ ~ π_0 δ_0 + Σ_k π_k N(0, (r_k mean)²) + Σ_l π_l N(0, (f_l deviation)²) + π_z δ_{−mean}.
 
     With r in `RATIOS` and f in `FAR`: most θ are nothing, some a few percent of the mean or several times it, a few
@@ -167,18 +167,20 @@ def around(mean: Cells, deviation: Cells) -> Prior:
     def prior(some: Any) -> tuple[Cells, Cells]:
         here, noise = mean[some][:, None], deviation[some][:, None]
         none = np.zeros_like(here)
-        centres = np.concatenate([np.zeros((len(here), 1 + len(RATIOS) + len(FAR))), -here], axis=1)
-        return centres, np.concatenate([none, here * RATIOS, noise * FAR, none], axis=1) ** 2
+        centres = np.concatenate([np.zeros((len(here), 1 + len(ratios) + len(FAR))), -here], axis=1)
+        return centres, np.concatenate([none, here * ratios, noise * FAR, none], axis=1) ** 2
 
     return prior
 
 
-def relative_posterior(mean: Cells, residual: Cells, deviation: Cells, rng: np.random.Generator) -> Cells:
+def relative_posterior(
+    mean: Cells, residual: Cells, deviation: Cells, rng: np.random.Generator, ratios: Cells = RATIOS
+) -> Cells:
     """E[mean + θ | residual], not below 0, where residual = θ + noise of this deviation, all in one row of cells."""
     centre = np.maximum(mean, LEAST)
     order = np.argsort(centre / deviation, kind="stable")
     bins = min(BINS, max(1, len(order) // LEAST_CELLS))
-    prior = around(centre, deviation)
+    prior = around(centre, deviation, ratios)
     moved = in_bins(residual, deviation, prior, order, rng, bins=bins, most=MOST_CELLS, first=0.5)
     return np.maximum(centre + moved, 0.0)
 

@@ -19,12 +19,12 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from dualquery.compiled import njit, prange
-from dualquery.fitting.cpu import COMPILED
+from dualquery.compiled import njit
 from dualquery.fitting.fit import passes, told
 from dualquery.fitting.fitter import Effort, Fitter, ItemTargets, Rows
 from dualquery.fitting.measured import Measured
 from dualquery.fitting.shrink import CLEAR, multiples
+from dualquery.pool import in_shares
 from dualquery.queries.binary import GRID, SHIFT, Axes, Binary
 from dualquery.table.domain import Domain, Items
 from dualquery.table.records import BitItems, ColumnCodes, Records, SparseItems, pack_bits, unpack_bits
@@ -320,13 +320,13 @@ class Mixture:
         words = np.zeros((len(self.attributes) + 1, -(-number // 64)), np.uint64)
         words[-1] = pack_bits(np.ones((1, number), np.bool_))[0]
         seeds = rng.integers(0, 1 << 63, len(self.attributes), dtype=np.uint64)
-        draw_rows(group, np.clip(self.means, 0, 1), seeds, words)
+        in_shares(draw_rows, len(self.attributes), group, np.clip(self.means, 0, 1), seeds, words)
         return words
 
 
-@njit(cache=True, parallel=True)
-def draw_rows(group, means, seeds, words):  # type: ignore[no-untyped-def]
-    for j in prange(means.shape[0]):
+@njit(cache=True)
+def draw_rows(lower, upper, group, means, seeds, words):  # type: ignore[no-untyped-def]
+    for j in range(lower, upper):
         state = seeds[j]
         excess = np.zeros((2, means.shape[1]), np.float32)
         for r in range(group.shape[0]):
@@ -467,7 +467,7 @@ def fit_items(
     effort: Effort,
     rng: np.random.Generator,
     progress: Done,
-    fitter: Fitter = COMPILED,
+    fitter: Fitter | None = None,
 ) -> Rows:
     """Rows fitted to the items that matter and to their pairs."""
     fitted = len(measured.pair)

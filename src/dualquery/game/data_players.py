@@ -8,7 +8,7 @@ from typing import Generic, Protocol
 import numpy as np
 from numpy.typing import NDArray
 
-from dualquery.game.moves import Asked, Challenge, Gives, Record, Replied, Takes, Transcript
+from dualquery.game.moves import Challenge, Gives, Record, Replied, Said, Takes, Transcript
 from dualquery.queries.workload import Workload
 
 Oracle = Callable[[Challenge, Record, np.random.Generator], Record]
@@ -51,12 +51,12 @@ class Snapshot(Protocol):
         """The fraction of each query."""
 
 
-class LearningDataPlayer(Generic[Asked, Replied]):
+class LearningDataPlayer(Generic[Said, Replied]):
     """Hears every challenge, and replies with its belief as it stands."""
 
-    def __init__(self, belief: Belief[Asked, Replied]) -> None:
+    def __init__(self, belief: Belief[Said, Replied]) -> None:
         self._belief = belief
 
-    def reply(self, transcript: Transcript[Asked, Replied], challenge: Asked) -> Replied:
+    def reply(self, transcript: Transcript[Said, Replied], challenge: Said) -> Replied:
         self._belief.hear(challenge)
         return self._belief.snapshot()

@@ -46,17 +46,17 @@ class Heard(Generic[What]):
     value: Any  # a number, or the cells of a whole table
 
 
-Asked = TypeVar("Asked")  # what a query player says: a Challenge, something Heard, a TableQuery
+Said = TypeVar("Said")  # what a query player says: a Challenge, something Heard, a TableQuery
 Gives = TypeVar("Gives", covariant=True)
 Takes = TypeVar("Takes", contravariant=True)
 Replied = TypeVar("Replied")  # what a data player says: a Record, rows, or a snapshot of a belief
 
 
 @dataclass(frozen=True)
-class Transcript(Generic[Asked, Replied]):
+class Transcript(Generic[Said, Replied]):
     """The moves so far. Everything in it is public. Of replies the last `remembers` are kept (None: all)."""
 
-    challenges: tuple[Asked, ...] = ()
+    challenges: tuple[Said, ...] = ()
     replies: tuple[Replied, ...] = ()
     remembers: int | None = None
 
@@ -64,7 +64,7 @@ class Transcript(Generic[Asked, Replied]):
     def rounds(self) -> int:
         return len(self.challenges)
 
-    def append(self, challenge: Asked, reply: Replied) -> Transcript[Asked, Replied]:
+    def append(self, challenge: Said, reply: Replied) -> Transcript[Said, Replied]:
         replies = (*self.replies, reply)
         if self.remembers is not None:
             replies = replies[-self.remembers :]

@@ -10,29 +10,29 @@ from collections.abc import Callable, Iterator
 from itertools import count, islice
 from typing import Protocol
 
-from dualquery.game.moves import Asked, Replied, Transcript
+from dualquery.game.moves import Replied, Said, Transcript
 
 
-class QueryPlayer(Protocol[Asked, Replied]):
+class QueryPlayer(Protocol[Said, Replied]):
     """Wants queries on which the records played so far are wrong."""
 
-    def challenge(self, transcript: Transcript[Asked, Replied]) -> Asked: ...
+    def challenge(self, transcript: Transcript[Said, Replied]) -> Said: ...
 
 
-class DataPlayer(Protocol[Asked, Replied]):
+class DataPlayer(Protocol[Said, Replied]):
     """Wants records that answer the challenge. Never sees private data."""
 
-    def reply(self, transcript: Transcript[Asked, Replied], challenge: Asked) -> Replied: ...
+    def reply(self, transcript: Transcript[Said, Replied], challenge: Said) -> Replied: ...
 
 
 def played(
-    query_player: QueryPlayer[Asked, Replied],
-    data_player: DataPlayer[Asked, Replied],
+    query_player: QueryPlayer[Said, Replied],
+    data_player: DataPlayer[Said, Replied],
     *,
     remembers: int | None = None,
-) -> Iterator[Transcript[Asked, Replied]]:
+) -> Iterator[Transcript[Said, Replied]]:
     """The transcript after each round, without end: whoever takes them decides, by public reasons, when to stop."""
-    transcript: Transcript[Asked, Replied] = Transcript(remembers=remembers)
+    transcript: Transcript[Said, Replied] = Transcript(remembers=remembers)
     for _ in count():
         challenge = query_player.challenge(transcript)
         reply = data_player.reply(transcript, challenge)
@@ -41,16 +41,16 @@ def played(
 
 
 def play(
-    query_player: QueryPlayer[Asked, Replied],
-    data_player: DataPlayer[Asked, Replied],
+    query_player: QueryPlayer[Said, Replied],
+    data_player: DataPlayer[Said, Replied],
     *,
     rounds: int,
     remembers: int | None = None,
     progress: Callable[[int, int], None] = lambda done, total: None,
     hears: Callable[[Replied], None] = lambda reply: None,
-) -> Transcript[Asked, Replied]:
+) -> Transcript[Said, Replied]:
     """Play a fixed, public number of rounds. `hears` is told every reply, where not all are remembered."""
-    transcript: Transcript[Asked, Replied] = Transcript(remembers=remembers)
+    transcript: Transcript[Said, Replied] = Transcript(remembers=remembers)
     for transcript in islice(played(query_player, data_player, remembers=remembers), rounds):
         hears(transcript.last_reply())
         progress(transcript.rounds, rounds)

@@ -8,7 +8,7 @@ from typing import Generic, NamedTuple, Protocol
 import numpy as np
 from numpy.typing import NDArray
 
-from dualquery.game.moves import Asked, Challenge, Gives, Record, Replied, Takes, Transcript
+from dualquery.game.moves import Challenge, Gives, Record, Replied, Said, Takes, Transcript
 from dualquery.privacy.curator import Curator
 from dualquery.privacy.noise import Noise
 from dualquery.privacy.scores import Score, SignedErrors
@@ -31,21 +31,21 @@ class Questions(Protocol[Gives, Takes]):
         """What the data player is told; no numbers come where nothing is measured."""
 
 
-class BestResponseQueryPlayer(Generic[Asked, Replied]):
+class BestResponseQueryPlayer(Generic[Said, Replied]):
     """Finds by the exponential mechanism what the last reply gets wrong, and has that measured (MWEM, Figure 1).
 
     Without noise nothing is measured: PMW tells no more than which query, or negation, is answered too high.
     """
 
     def __init__(
-        self, curator: Curator, questions: Questions[Asked, Replied], *, rate: Rate, noise: Noise | None
+        self, curator: Curator, questions: Questions[Said, Replied], *, rate: Rate, noise: Noise | None
     ) -> None:
         self._curator = curator
         self._questions = questions
         self._rate = rate
         self._noise = noise
 
-    def challenge(self, transcript: Transcript[Asked, Replied]) -> Asked:
+    def challenge(self, transcript: Transcript[Said, Replied]) -> Said:
         reply = transcript.last_reply() if transcript.rounds else None
         chosen = self._curator.select(self._questions.score(reply), rate=self._rate)
         if self._noise is None:
@@ -123,7 +123,6 @@ class LearningQueryPlayer:
         return net_weights(queries, weights)
 
     def _today(self, then: Draws) -> NDArray[np.int64]:
-        """What draws count for by now, in parts of `PARTS`."""
         now, rounds = self._answers[then.queries], self._heard - then.heard
         gained = rounds * now / max(1, self._heard) - (now - then.answers)
         rate = float(self._rate.nats) * self._public_rows

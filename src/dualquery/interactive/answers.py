@@ -124,7 +124,6 @@ class OnlineAnswer:
 
     @property
     def value(self) -> float:
-        """The value of a single question."""
         (value,) = self.values
         return value
 
@@ -146,7 +145,6 @@ class OnlineAnswer:
         }
 
     def entry(self, version: int, note: str) -> Answered:
-        """An answer that cost nothing, as the journal has it."""
         digest = hashlib.sha256(np.array(self.values).tobytes()).hexdigest()
         return Answered(self.question, self.badge.value, digest, self.bound, version, note)
 

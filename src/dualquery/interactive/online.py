@@ -47,7 +47,6 @@ from dualquery.interactive.rule import (
     Known,
     OnlineRule,
     State,
-    Test,
     purchase_quote,
     quote_of,
     too_dear,
@@ -57,7 +56,7 @@ from dualquery.privacy.conversion import units
 from dualquery.privacy.curator import Curator
 from dualquery.privacy.ledger import Allowance
 from dualquery.privacy.noise import Gaussian
-from dualquery.privacy.thresholds import Slot
+from dualquery.privacy.thresholds import Slot, Test
 from dualquery.queries.means import numbers_of
 from dualquery.queries.question import MOST_CELLS, Question, mean_text
 from dualquery.releases.release import Release
@@ -287,7 +286,6 @@ class Online:
         return dict(self._certificate)
 
     def fingerprint(self) -> str:
-        """SHA-256 of the hypothesis as it stands."""
         with self._lock:
             return self._state.hypothesis.fingerprint()
 
@@ -312,7 +310,7 @@ class Online:
         if not state.account.serving:
             self._sync(self._append(Serving()))
         surprise = self._looking().exceeds(
-            question.counted, hypotheses, law=slot.law(test), noise=self.rule.noise(question)
+            question.counted, hypotheses, test=test, slot=slot, noise=self.rule.noise(question)
         )
         if surprise is None:
             answer = self._of_values(
@@ -340,7 +338,6 @@ class Online:
         return position
 
     def _append(self, *entries: JournalEntry) -> int:
-        """Write entries down, and let the state follow."""
         self._touched = True
         position = self.journal.append(*entries)
         for entry in entries:

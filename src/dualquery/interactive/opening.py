@@ -185,7 +185,6 @@ def starts_from_release(test: str, domain: Domain, *, given: bool, share: float)
 
 
 def hypothesis_of(rule: OnlineRule, release: Release | None, domain: Domain) -> WeightedRows:
-    """What is believed before the first question."""
     if rule.accuracy is not None:
         return WholeUniverse(domain, factor=rule.accuracy.factor)
     believes = kind_named(domain.kind).believes

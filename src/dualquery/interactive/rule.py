@@ -28,7 +28,6 @@ from decimal import Decimal
 from fractions import Fraction
 from functools import cached_property, lru_cache
 from statistics import NormalDist
-from typing import TypeAlias
 
 from dualquery.beliefs.weighted_rows import MeasuredQuestion, WeightedRows
 from dualquery.errors import BudgetError, LedgerError, QueryError
@@ -58,12 +57,11 @@ from dualquery.privacy.conversion import (
 from dualquery.privacy.events import EarlierRelease, GaussianMeasurement
 from dualquery.privacy.ledger import Ledger
 from dualquery.privacy.noise import Gaussian
-from dualquery.privacy.thresholds import HazardTest, Slot, SparseVector
+from dualquery.privacy.thresholds import HazardTest, Slot, SparseVector, Test
 from dualquery.queries.countable import ONE_CELL
 from dualquery.queries.question import Question, QuestionReader
 from dualquery.table.domain import Domain
 
-Test: TypeAlias = HazardTest | SparseVector
 TESTS: dict[str, type[Test]] = {"hazard": HazardTest, "sparse-vector": SparseVector}
 PROMISED = "sparse-vector"  # the test of online private multiplicative weights
 SHARE = Fraction(9, 10)  # of the cap, for the release
@@ -153,7 +151,6 @@ class OnlineRule:
 
     @cached_property
     def cap(self) -> int:
-        """The most Rényi divergence that is ever charged, in units."""
         return cap_of(self.budget)
 
     @cached_property
@@ -162,7 +159,6 @@ class OnlineRule:
 
     @property
     def test_name(self) -> str:
-        """Of its kind: what somebody may name."""
         return next(name for name, kind in TESTS.items() if isinstance(self.test, kind))
 
     @cached_property
@@ -172,7 +168,6 @@ class OnlineRule:
 
     @cached_property
     def price(self) -> int:
-        """Of a fire and its measurement, in units."""
         return units(self.test.event.renyi(self.order)) + units(self.measured.renyi(self.order))
 
     def noise(self, question: Question) -> Gaussian:
@@ -224,7 +219,6 @@ class OnlineRule:
         return min(1.0, records / self.rows)
 
     def tolerances(self, cells: int = 1, off: float = 0.0) -> tuple[float, ...]:
-        """The bounds on the menu of a question of so many cells."""
         return tuple(self.bound(test, off) for test in self.menu(cells))
 
     def to_json(self) -> str:
@@ -421,7 +415,6 @@ class State:
 
     @property
     def open_slot(self) -> Slot | None:
-        """The slot that a test may use."""
         return self.slot if self.slot is not None and not self.slot.closed else None
 
     def left(self) -> Left:
@@ -542,7 +535,6 @@ def quote_of(state: State, question: Question, test: Test) -> Quote:
 
 
 def purchase_quote(state: State, question: Question, error: float, buyer: str) -> Quote:
-    """Of a question that is measured with this standard error."""
     rule = state.rule
     variance = variance_of(error, rule.rows)
     if (known := state.known_within(question, variance)) is not None:
@@ -563,7 +555,6 @@ def _measured(state: State, question: Question, known: Known) -> Quote:
 
 
 def too_dear(state: State, question: Question, price: int) -> str:
-    """What to say of a purchase that is not affordable."""
     rule, left = state.rule, state.left()
     if left.units <= 0:
         return "nothing is left of the budget; ask, which is free while the hypothesis is good"

@@ -82,9 +82,9 @@ class Kind:
 RECORDS_STORED = Stored(
     (SYNTHETIC,),
     SyntheticRecords.of_files,
-    f"`{SYNTHETIC}` is an ordinary table: open it with whatever you would have opened the real one with. Count "
-    "shares in it, not people: its number of rows was chosen. Asking it anything costs no privacy, as often as you "
-    "like.",
+    f"`{SYNTHETIC}` is an ordinary table: open it with whatever you would have opened the real one with. Its rows "
+    "are no records: standard errors and p-values computed from them are wrong; `dualquery regress` and "
+    "`Release.estimate` give intervals that hold. Asking it anything costs no privacy, as often as you like.",
 )
 ANSWERS_STORED = Stored(
     (ANSWERS,),
@@ -94,7 +94,6 @@ ANSWERS_STORED = Stored(
 
 
 def not_of_this_table() -> DualQueryError:
-    """Of a release that no hypothesis can start from."""
     return DualQueryError(
         "the release must consist of records with the schema of the table, or of the graph, curves or cells of its "
         "kind; make another"

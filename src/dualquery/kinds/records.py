@@ -90,7 +90,6 @@ def _under_pure_epsilon(task: Task) -> Preferences:
 
 
 def believes(domain: Domain, artefact: Artefact | None) -> WeightedRows:
-    """The rows of a release, all of one weight."""
     if not isinstance(artefact, SyntheticRecords):
         raise not_of_this_table()
     return WeightedRows(artefact.records)

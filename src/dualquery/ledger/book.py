@@ -20,8 +20,8 @@ from dualquery.privacy.accounting import pure_cap, rho_cap
 from dualquery.privacy.budget import Accounting, Budget, decimal
 from dualquery.privacy.conversion import UNITS, best_order, epsilon_of, renyi_cap, renyi_epsilon, rho_units_of
 from dualquery.privacy.conversion import units as units_of
-from dualquery.privacy.events import Concentrated, Event, Fire
-from dualquery.privacy.ledger import Ledger, Reservation
+from dualquery.privacy.events import Event
+from dualquery.privacy.ledger import Ledger
 from dualquery.privacy.neighbours import Neighbours
 
 Place: TypeAlias = str | os.PathLike[str]  # of a ledger: a file or a URL
@@ -94,7 +94,6 @@ class Book:
         return best_order(epsilon=float(self.epsilon), delta=float(self.delta))
 
     def price(self, budget: Budget) -> int:
-        """What a release, or a service, within a budget is charged."""
         return Currency(self.currency).price(budget, self.order)
 
     @property
@@ -163,7 +162,6 @@ class Statement:
 
     @property
     def head(self) -> str:
-        """The hash that stands for everything charged so far."""
         return self.charges[-1].hash if self.charges else self.book.origin
 
 
@@ -225,7 +223,6 @@ def cap_units(
 
 
 def written(units: int) -> str:
-    """Units as an exact decimal number."""
     return f"{units // UNITS}.{units % UNITS:012d}"
 
 
@@ -260,7 +257,6 @@ def below(x: float) -> str:
 
 
 def check_name(name: str) -> str:
-    """The name of a dataset, or BudgetError."""
     if not name.strip() or len(name) > LONGEST_NAME or not name.isprintable():
         raise BudgetError(f"the name of a dataset has 1 to {LONGEST_NAME} printable characters")
     return name
@@ -296,10 +292,6 @@ class PrepaidLedger(Ledger):
     def charge(self, *events: Event) -> None:
         self.prepay()
         super().charge(*events)
-
-    def reserve(self, fire: Fire, *follow_up: Concentrated) -> Reservation:
-        self.prepay()
-        return super().reserve(fire, *follow_up)
 
 
 def ledger_of(budget: Budget, *, ledger: Place | None, dataset: str | None) -> Ledger:

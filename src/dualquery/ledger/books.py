@@ -39,7 +39,6 @@ class Books:
         self._engine = engine_of(place)
 
     def names(self) -> list[str]:
-        """The datasets that have a book."""
         with transaction(self._engine, writes=False) as connection:
             return _names(connection) if exist(connection) else []
 

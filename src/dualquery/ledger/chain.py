@@ -46,7 +46,6 @@ class Promise:
 
     @property
     def start(self) -> Head:
-        """The head of a chain without lines."""
         return Head(length=0, hash=self.origin, spent=0)
 
 
@@ -105,7 +104,6 @@ def promised(name: str, promise: Mapping[str, object], *, cap: int, kind: str = 
 
 
 def chained(draft: NewLine, head: Head, *, origin: str) -> Line:
-    """The line that a draft becomes behind a head."""
     row: dict[str, Any] = {
         "sequence": head.length + 1,
         **{field.name: getattr(draft, field.name) for field in fields(NewLine)},
@@ -179,7 +177,6 @@ class Witness:
         self._file: int | None = None
 
     def write(self, head: Head, *, origin: str) -> None:
-        """Remember a head that is on disk."""
         if self._file is None:
             self._open()
         assert self._file is not None

@@ -72,7 +72,6 @@ class Storage:
 
     @property
     def empty(self) -> bool:
-        """Whether nothing was made here yet."""
         with self.reading() as connection:
             return not (exist(connection) and chains(connection, _JOURNAL))
 
@@ -193,7 +192,6 @@ class Storage:
                 rows.close()
 
     def _own(self, connection: sql.Connection) -> sql.ColumnElement[bool]:
-        """Lines of this chain."""
         return LINES.c.chain == self._numbered(connection)
 
     def _numbered(self, connection: sql.Connection) -> int:
@@ -250,7 +248,6 @@ class Storage:
             pass  # a connection that writes holds the lock
 
     def release(self) -> None:
-        """Let the next server in."""
         if self._writer is not None and self._engine.dialect.name != "sqlite":
             # A closed connection would give the lock back too, but only when its process at the other end notices.
             with (
@@ -267,7 +264,6 @@ class Storage:
     # Connections
 
     def reading(self) -> AbstractContextManager[sql.Connection]:
-        """A short look, of one moment."""
         return transaction(self._engine, writes=False, longest=LONGEST)
 
     @contextmanager

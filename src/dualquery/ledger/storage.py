@@ -310,7 +310,6 @@ def _sentence_of(error: exc.DBAPIError, dialect: str) -> str:
 
 @cache
 def definitions(dialect: str) -> tuple[str, ...]:
-    """The statements that make the tables, one by one."""
     text = (files("dualquery.ledger") / f"{dialect}.sql").read_text(encoding="utf-8")
     return tuple(statement.strip() for statement in text.split("\n\n"))
 

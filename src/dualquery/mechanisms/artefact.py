@@ -71,15 +71,18 @@ class SyntheticRecords:
     def bars(self, group: Group) -> None:
         return None
 
-    def to_arrow(self) -> pa.Table:
+    @cached_property
+    def _decoded(self) -> pa.Table:
         return decode(self.records)
+
+    def to_arrow(self) -> pa.Table:
+        return self._decoded
 
     def files(self) -> dict[str, pa.Table]:
         return {SYNTHETIC: self.to_arrow()}
 
     @staticmethod
     def of_files(domain: Domain, tables: dict[str, pa.Table]) -> SyntheticRecords:
-        """What a folder holds."""
         return SyntheticRecords(encode(tables[SYNTHETIC], domain))
 
 
@@ -156,6 +159,5 @@ class BareAnswers:
 
     @staticmethod
     def of_files(domain: Domain, tables: dict[str, pa.Table]) -> BareAnswers:
-        """What a folder holds."""
         table = tables[ANSWERS]
         return BareAnswers(table["query"].to_pylist(), table["answer"].to_numpy(), table["bar"].to_numpy())

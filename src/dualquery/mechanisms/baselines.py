@@ -265,7 +265,6 @@ def _independent_parameters(name: str, task: Task) -> IndependentParameters:
 
 
 def independent_plan(name: str, task: Task, wanted: NoWishes | None = None) -> Plan[IndependentParameters]:
-    """The plan of `laplace` or `gaussian`."""
     chosen = _independent_parameters(name, task)
     law, groups = chosen.law, task.workload.groups
     scales = [chosen.per_record(group, half) for group, half in zip(groups, chosen.balanced, strict=True)]

@@ -116,7 +116,6 @@ def plan(task: Task, wanted: NoWishes) -> Plan[CoarseningParameters]:
 def _statistics(
     domain: Graph, times: tuple[int, int, int], classes: NDArray[np.int64], many: int, pairs: LikelyPairs
 ) -> tuple[CoarseEdges, CoarseEdges]:
-    """What the first step measures, and what the second does."""
     first = CoarseEdges(domain, degrees(len(domain.vertices)), (times[0], times[0]))
     second = CoarseEdges(domain, (Blocks(classes, many), pairs), times[1:])
     return first, second
@@ -125,7 +124,6 @@ def _statistics(
 def run(
     plan: Plan[CoarseningParameters], curator: Curator, rng: np.random.Generator, progress: Progress
 ) -> Outcome:
-    """Measure twice, shrink, rake."""
     task, chosen = plan.task, plan.parameters
     domain = task.domain
     assert isinstance(domain, Graph)
@@ -233,6 +231,7 @@ def excess(noisy: Reals, mean: Reals, deviation: float) -> Reals:
 
 MOST_ROUNDS = 20_000
 WRONG = 30.0  # n/T edges of a cut are wrong after T rounds, and the mean of many replies has little of their noise
+WRONG_PURE = 3.0  # of noise that grows as T, not as its root, the mean has more
 
 
 def _plan_learner(task: Task, wanted: RoundsWishes) -> Plan[MeasuredRounds]:
@@ -241,7 +240,8 @@ def _plan_learner(task: Task, wanted: RoundsWishes) -> Plan[MeasuredRounds]:
     assert isinstance(domain, Graph)
     rounds = wanted.rounds
     if rounds is None:
-        rounds = usual_rounds(task, wrong=WRONG, typical=_pairs_of_a_cut(task), most=MOST_ROUNDS)
+        wrong = WRONG_PURE if task.budget.accounting is Accounting.PURE else WRONG
+        rounds = usual_rounds(task, wrong=wrong, typical=_pairs_of_a_cut(task), most=MOST_ROUNDS)
     chosen = priced(task, rounds)
     noise, learned = chosen.noise / task.rows, 1 / rounds
     return Plan(
@@ -274,7 +274,6 @@ def _pairs_of_a_cut(task: Task) -> float:
 def _outcome(
     plan: Plan[MeasuredRounds], replied: Iterator[Rectangles], rng: np.random.Generator, progress: Progress
 ) -> Outcome:
-    """The sum of rectangles."""
     domain, held = plan.task.domain, last(replied).mean_of_second_half()
     assert isinstance(domain, Graph)
     return Outcome(artefact=RectangleGraph(domain, held, float(plan.task.rows), plan.mean_error), belief=held)

@@ -117,7 +117,6 @@ class DistanceCurves:
 
     @staticmethod
     def of_files(domain: Points, tables: dict[str, pa.Table]) -> DistanceCurves:
-        """What a folder holds."""
         table = tables[FILE]
         names = np.array(table["column"].to_pylist())
         axes = domain.axes
@@ -187,7 +186,6 @@ class CurveParameters:
 
 
 def plan(task: Task, wanted: NoWishes) -> Plan[CurveParameters]:
-    """One measurement of the columns that the workload asks about."""
     if task.budget.accounting not in (Accounting.ZCDP, Accounting.GAUSSIAN):
         raise BudgetError(
             "distance curves are paid for by zcdp or gaussian accounting; ask for one, or for coordinate-wise"
@@ -253,7 +251,6 @@ def _deviations(scale: int, law: Gaussian) -> NDArray[np.float64]:
 def run(
     plan: Plan[CurveParameters], curator: Curator, rng: np.random.Generator, progress: Progress
 ) -> Outcome:
-    """Measure, then multiply."""
     chosen, task = plan.parameters, plan.task
     domain = task.domain
     assert isinstance(domain, Points)

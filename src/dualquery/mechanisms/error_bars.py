@@ -31,7 +31,7 @@ better than to one record, and what none of N rows has may be had by 3/N of the 
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from statistics import NormalDist
 from typing import TYPE_CHECKING, Any, NamedTuple
@@ -41,7 +41,9 @@ from numpy.typing import NDArray
 
 from dualquery.counting.counter import Counter, counted_by
 from dualquery.fitting.fitter import REPLICAS
+from dualquery.fitting.prior import Trust
 from dualquery.mechanisms.artefact import Artefact, SyntheticRecords
+from dualquery.pool import plain_algebra, together
 from dualquery.queries.countable import Countable
 from dualquery.queries.group import Group
 from dualquery.queries.random_families import Stream, mixed_questions
@@ -161,7 +163,7 @@ def learned_curves(
     attributes = asked_about(released, stream)
     orders = np.repeat(np.arange(1, min(MOST_ATTRIBUTES, len(attributes)) + 1), QUESTIONS)
     group = mixed_questions(released.domain, attributes, orders, stream)
-    seen = [replica.seen(group) for replica in replicas]
+    seen = together(lambda replica: replica.seen(group), replicas)
     answers = _folded(np.mean([each.answers for each in seen], axis=0))
     whole = np.mean([each.errors**2 for each in seen], axis=0)
     apart = np.mean([each.apart**2 for each in seen], axis=0)
@@ -217,18 +219,29 @@ MOST_SEEDS = 2**53  # whole numbers that every reader of JSON keeps
 
 @dataclass(frozen=True)
 class Draw:
-    """How the tables of replicas are drawn from released rows: so many rows each, by public chance."""
+    """How the tables of replicas are drawn from released rows: so many rows each, by public chance.
+
+    Where public rows were believed (`fitting.prior`), the truth lies about the release as N₀ records of it would, and
+    not as close as the noise alone says: each table is then drawn from so many of the rows only (`atoms`). Its cells
+    vary by 1/N₀ + 1/n, as Dirichlet(N₀ w) makes them.
+    """
 
     records: int
     seed: int
+    atoms: int | None = None
 
     @staticmethod
-    def of(artefact: Artefact, records: int, seed: int) -> Draw:
+    def of(artefact: Artefact, records: int, seed: int, trust: Trust | None = None) -> Draw:
         """For a table of so many records, as far as memory allows."""
         if isinstance(artefact, SyntheticRecords):
             allowed = MOST_BYTES * artefact.records.rows // max(1, artefact.records.bytes)
             records = min(records, MOST_DRAWN, max(1, allowed))
-        return Draw(records, seed)
+        believed = trust is not None and trust.share > 0
+        return Draw(records, seed, max(1, round(trust.records)) if trust and believed else None)
+
+    def to_json(self) -> dict[str, int]:
+        """As the certificate has it."""
+        return {"records": self.records, "seed": self.seed, **({"atoms": self.atoms} if self.atoms else {})}
 
 
 class Repeated(Counter):
@@ -243,6 +256,10 @@ class Repeated(Counter):
     def true_rows(self) -> int:
         return self._times * self._rows.rows
 
+    @property
+    def knows_places(self) -> bool:
+        return bool(self._rows.places)
+
     def _counted(self, what: Countable) -> Integers:
         return self._times * counted_by(self._engine, what, self._rows)
 
@@ -254,19 +271,29 @@ def made_replicas(
     released = outcome.artefact
     if mechanism.replica is None or not isinstance(released, SyntheticRecords):
         return ()
-    shorter = mechanism.replica(outcome.settled or plan)
-    out = []
-    for number, table in enumerate(tables_drawn(released.records, draw)):
-        progress("estimating errors", number, REPLICAS)
-        out.append(Replica.of(table, _released_again(mechanism, shorter, table, draw.seed + number)))
-    progress("estimating errors", REPLICAS, REPLICAS)
-    return tuple(out)
+    shorter, stage = mechanism.replica(outcome.settled or plan), "estimating errors"
+
+    def made(number: int) -> Replica:
+        table = _table_drawn(released.records, draw, number)
+        return Replica.of(table, _released_again(mechanism, shorter, table, draw.seed + number))
+
+    progress(stage, 0, REPLICAS)
+    with plain_algebra():
+        return tuple(together(made, range(REPLICAS), lambda done: progress(stage, done, REPLICAS)))
 
 
-def tables_drawn(released: Records, draw: Draw) -> Iterator[Records]:
-    """The tables of the replicas: the same ones from the same rows and seed, on every machine."""
-    for number in range(REPLICAS):
-        yield released.take(_drawn(released.rows, draw.records, Stream(draw.seed + number)))
+def tables_drawn(released: Records, draw: Draw) -> list[Records]:
+    """The tables of the replicas."""
+    return together(lambda number: _table_drawn(released, draw, number), range(REPLICAS))
+
+
+def _table_drawn(released: Records, draw: Draw, number: int) -> Records:
+    """The same one from the same rows and seed, on every machine."""
+    stream = Stream(draw.seed + number)
+    if draw.atoms is None or draw.atoms >= released.rows:
+        return released.take(_drawn(released.rows, draw.records, stream))
+    some = _drawn(released.rows, draw.atoms, stream)
+    return released.take(np.sort(some[stream.below(np.full(draw.records, len(some)))]))
 
 
 def _drawn(rows: int, wanted: int, stream: Stream) -> NDArray[np.int64]:
@@ -279,10 +306,10 @@ def _drawn(rows: int, wanted: int, stream: Stream) -> NDArray[np.int64]:
 
 def _released_again(mechanism: Mechanism[Any, Any], plan: Plan[Any], table: Records, seed: int) -> Records:
     """What the mechanism makes of a table drawn; its number of records is told as that of the private one was."""
+    from dualquery.mechanisms.outcomes import finished_records
     from dualquery.privacy.curator import Curator
     from dualquery.privacy.ledger import Ledger
     from dualquery.privacy.scores import MOST_PUBLIC_ROWS
-    from dualquery.queries.rules import obeyed
     from dualquery.randomness import SeededEntropy
 
     rng, task = np.random.default_rng([seed, REPLICAS]), plan.task  # another stream than the draw's
@@ -293,4 +320,4 @@ def _released_again(mechanism: Mechanism[Any, Any], plan: Plan[Any], table: Reco
     curator = Curator(Repeated(table, times), Ledger(task.budget), SeededEntropy(seed))
     outcome = mechanism.run(replace(plan, task=replace(task, rows=told)), curator, rng, silent)
     assert isinstance(outcome.artefact, SyntheticRecords), "a mechanism that has replicas releases records"
-    return obeyed(outcome.artefact.records, rng)
+    return finished_records(outcome.artefact.records, outcome.measured, told, rng)

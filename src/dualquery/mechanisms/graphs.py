@@ -159,7 +159,6 @@ class WeightedGraph:
 
     @staticmethod
     def of_files(domain: Graph, tables: dict[str, pa.Table]) -> WeightedGraph:
-        """What a folder holds."""
         vertices, blocks, pairs = (tables[name] for name in (VERTICES, BLOCKS, PAIRS))
         factors = blocks["factor"].to_numpy()
         many = round(len(factors) ** 0.5)
@@ -275,7 +274,6 @@ class RectangleGraph:
 
     @staticmethod
     def of_files(domain: Graph, tables: dict[str, pa.Table]) -> RectangleGraph:
-        """What a folder holds."""
         table = tables[RECTANGLES]
         members = np.zeros((2, table.num_rows, len(domain.vertices)), np.bool_)
         for side, name in enumerate(("from", "to")):

@@ -1,9 +1,9 @@
-"""Look-ups and lists over a table of codes: one noisy histogram that is read lazily, and a learner.
+"""Look-ups and lists over a table of codes: one noisy histogram that is read where it is asked, and a learner.
 
 *Noisy cells*: one noisy histogram over the whole universe, read at the cells that the workload names.
 
 A record lies in one cell, so that the histogram of all 2^64 cells is one measurement of sensitivity 1; most of it is
-never looked at (`privacy.curator.LazyCells`). The cells that were read are shrunk by empirical Bayes, and a list is
+never drawn. The cells that were read are shrunk by empirical Bayes, and a list is
 the sum of its cells. By public numbers, with σ the noise of sensitivity 1, noise of its own on each of K lists costs
 σ√r where a cell lies in at most r of them, and σ√K/2 as balances; cells cost σ√S for lists of S. Lists that are
 longer than cells are often named are better measured themselves, and the plan says so.
@@ -35,11 +35,11 @@ from dualquery.mechanisms.mechanism import Mechanism, Outcome, Plan, Step, Task,
 from dualquery.mechanisms.rounds import MeasuredRounds, learner, priced, usual_rounds
 from dualquery.mechanisms.wishes import NoWishes, RoundsWishes
 from dualquery.privacy.budget import Accounting
-from dualquery.privacy.curator import Curator, LazyCells
+from dualquery.privacy.curator import Curator
 from dualquery.privacy.noise import Noise
 from dualquery.queries.countable import ONE_CELL
 from dualquery.queries.group import Group
-from dualquery.queries.lists import Catalogue, Lists, joined
+from dualquery.queries.lists import Catalogue, Lists, NamedCells, joined
 from dualquery.queries.workload import Workload
 from dualquery.table.codes import CodeTable, cells_of
 from dualquery.table.encoding import encode
@@ -98,7 +98,6 @@ class CellFractions:
 
     @staticmethod
     def of_files(domain: CodeTable, tables: dict[str, pa.Table]) -> CellFractions:
-        """What a folder holds."""
         table = tables[FILE]
         names = [column.name for column in domain.columns]
         codes = encode(table.select(names), domain).columns
@@ -126,7 +125,6 @@ class CellParameters:
 
 
 def lists_of(workload: Workload) -> Lists:
-    """The lists of a workload as one group."""
     groups = [group for group in workload.groups if isinstance(group, Lists)]
     if len(groups) < len(workload.groups):
         raise QueryError("a table of codes is asked look-ups and lists, and nothing else")
@@ -134,7 +132,6 @@ def lists_of(workload: Workload) -> Lists:
 
 
 def plan(task: Task, wanted: NoWishes) -> Plan[CellParameters]:
-    """One histogram for the whole budget."""
     lists = lists_of(task.workload)
     cells = len(np.unique(lists.cells))
     if cells > MOST_CELLS:
@@ -168,11 +165,10 @@ def plan(task: Task, wanted: NoWishes) -> Plan[CellParameters]:
 def run(
     plan: Plan[CellParameters], curator: Curator, rng: np.random.Generator, progress: Progress
 ) -> Outcome:
-    """Read, shrink, release."""
     lists, rows, law = lists_of(plan.task.workload), plan.task.rows, plan.parameters.law
     named = np.unique(lists.cells)
     progress("reading cells", 0, len(named))
-    noisy = LazyCells(curator, law).read(named)
+    noisy = curator.measure(NamedCells(named), noise=law)
     progress("reading cells", len(named), len(named))
     told, deviation = told_counts(noisy.astype(float), law.deviation)
     place = np.searchsorted(lists.catalogue.cells, named)

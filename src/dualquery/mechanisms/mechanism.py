@@ -22,6 +22,7 @@ import numpy as np
 
 from dualquery.errors import BudgetError, DualQueryError
 from dualquery.fitting.measured import Measured
+from dualquery.fitting.prior import PublicRows, Trust
 from dualquery.game.data_players import Snapshot
 from dualquery.mechanisms.artefact import Artefact
 from dualquery.mechanisms.wishes import TAKEN, flags_of
@@ -47,13 +48,16 @@ class Task:
     """All that is public before the data is touched.
 
     `rows` is the public number of records: the table's own length where neighbours share it, else declared, or
-    measured with noise of variance `rows_variance`.
+    measured with noise of variance `rows_variance`. `places` says whether records know where in its bin a number
+    lies: those that are encoded from cells do.
     """
 
     workload: Workload
     rows: int
     budget: Budget
     rows_variance: float | None = None
+    places: bool = False
+    prior: PublicRows | None = None  # rows that are public already (`fitting.prior`)
 
     def __post_init__(self) -> None:
         if not 1 <= self.rows <= MOST_PUBLIC_ROWS:
@@ -137,13 +141,12 @@ class Plan(Generic[Parameters]):
 
 @dataclass(frozen=True, kw_only=True)
 class Outcome:
-    """What a run gives back."""
-
     artefact: Artefact
     answers: Fractions | None = None  # to the workload, where there are no records to count
     belief: Snapshot | None = None  # of a learning data player, for whoever compares
     notes: tuple[str, ...] = ()
     measured: tuple[Measured, ...] = ()  # with noise, as far as others can make use of it
+    trust: Trust | None = None  # how far public rows were believed; None where there were none
     settled: Plan[Any] | None = (
         None  # the plan, with what the run has chosen fixed: what a replica does again
     )
@@ -167,6 +170,7 @@ class Mechanism(Generic[Wishes, Parameters]):
     # The plan of a replica (`mechanisms.error_bars`); None where replicas would not show the errors.
     replica: Callable[[Plan[Parameters]], Plan[Parameters]] | None = field(default=None, repr=False)
     plays: tuple[str, ...] | None = ("records",)  # kinds of tables (`Domain.kind`); None: any
+    starts_from_prior: bool = False  # whether `Task.prior` means something to it
 
     def __post_init__(self) -> None:
         taken = sorted(TAKEN.intersection(flags_of(self.wishes)))
@@ -174,7 +178,6 @@ class Mechanism(Generic[Wishes, Parameters]):
             raise DualQueryError(f"'{taken[0]}' is an argument of every release, and cannot be a wish")
 
     def accepts(self, options: Iterable[str]) -> bool:
-        """Whether all of these options mean something to it."""
         return all(name in flags_of(self.wishes) for name in options)
 
     def plan_for(self, task: Task, options: Mapping[str, object]) -> Plan[Parameters]:
@@ -191,11 +194,14 @@ class Mechanism(Generic[Wishes, Parameters]):
             )
         refuse_nothing(task.budget)
         self.check_plays(task.domain.kind)
+        if task.prior is not None and not self.starts_from_prior:
+            raise DualQueryError(
+                f"the mechanism '{self.name}' does not start from a prior; leave out --prior or --mechanism"
+            )
         # The certificate names who made the plan: nobody can pose as another.
         return replace(self.plan(task, self.wishes(**options)), mechanism=self.name)
 
     def check_plays(self, kind: str) -> None:
-        """Refuse a kind of table that this mechanism does not play."""
         if self.plays is not None and kind not in self.plays:
             raise DualQueryError(
                 f"the mechanism '{self.name}' plays tables of {' or '.join(self.plays)}, and this is a table of "
@@ -230,7 +236,6 @@ Chosen = TypeVar("Chosen", bound=Enum)
 
 
 def choice(kind: type[Chosen], given: str | None, usual: Chosen, name: str) -> Chosen:
-    """An option's text as one of its named values."""
     if given is None:
         return usual
     for each in kind:

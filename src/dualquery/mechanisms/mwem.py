@@ -13,7 +13,7 @@ and the average of A₀ … A_{T−1} is released. Theorem 2.2 speaks of it.
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from enum import Enum
 from fractions import Fraction
@@ -33,7 +33,7 @@ from dualquery.beliefs.multiplicative_weights import (
 )
 from dualquery.errors import BudgetError, DualQueryError, QueryError
 from dualquery.mechanisms.mechanism import Outcome, Plan, Step, Task, choice, hidden
-from dualquery.mechanisms.outcomes import Iterate, released_iterate, synthetic_rows
+from dualquery.mechanisms.outcomes import Iterate, iterates_before, released_iterate, synthetic_rows
 from dualquery.mechanisms.rounds import (
     HALF,
     Asked,
@@ -45,6 +45,7 @@ from dualquery.mechanisms.rounds import (
     learner,
     priced,
     usual_kind,
+    usual_rounds,
 )
 from dualquery.mechanisms.wishes import MwemWishes
 from dualquery.privacy.budget import Accounting
@@ -96,13 +97,18 @@ def whole_table(task: Task) -> Tables:
     return Tables(task.domain, (tuple(range(task.domain.width)),))
 
 
-def automatic_rounds(task: Task) -> int:
-    """T = log₂|X| · (n ε)^⅓ / 10, at most n ε / 20, and twice that where ρ pays.
+def automatic_rounds(task: Task, asked: Asked | None = None) -> int:
+    """T from public numbers: rounds go on while the noise of a measurement is below the gap still expected.
 
-    Public, and near the best T in experiments. The cap keeps the noise of a measurement, T/ε records where
-    one is added or removed, below a twentieth of the table. Where a person's K records move together, each of them
-    is worth ε/K.
+    At queries, T = log₂|X| · (n ε)^⅓ / 10: where noise of T/ε records, one added or removed, meets a gap of
+    (log₂|X| / 10)³ / T² of the table. At most n ε / 20, so that noise stays below a twentieth of it; twice that where
+    ρ pays, whose noise grows as √T. Where a person's K records move together, each of them is worth ε/K.
+    A table teaches more: once each of d attributes was heard of little is left, a gap of (d/4)⁶ / T⁵.
+    Sweeps: docs/experiments/mwem_rounds.md.
     """
+    if isinstance(asked, AskedTables):
+        wrong = (len(task.workload.attributes) / 4) ** 6
+        return usual_rounds(task, wrong=wrong, power=5, most=len(asked.tables.sets), asked=asked)
     records = task.rows * task.budget.epsilon / (task.budget.neighbours.records_per_person or 1)
     rounds = min(task.domain.log2_size * records ** (1 / 3) / 10, records / 20)
     return max(1, round(2 * rounds if task.budget.accounting is Accounting.ZCDP else rounds))
@@ -129,13 +135,9 @@ def parameters_of(task: Task, wanted: MwemWishes) -> MwemParameters:
     part_cells = _part_cells(wanted, task, asked)
     start_noise = _start_noise(task, part_cells) if start is Start.NOISY else None
     share = Fraction(1) if start_noise is None else 1 - START_SHARE
-    game = priced(
-        task,
-        _rounds(task, wanted, asked, share),
-        asked,
-        share=share,
-        selecting=selection_share(kind, updates),
-    )
+    selecting = selection_share(kind, updates)
+    rounds = automatic_rounds(task, asked) if wanted.rounds is None else wanted.rounds
+    game = priced(task, rounds, asked, share=share, selecting=selecting)
     return MwemParameters(
         **vars(game),
         iterate=choice(Iterate, wanted.iterate, Iterate.LAST, "--iterate"),
@@ -189,21 +191,6 @@ def _start_noise(task: Task, part_cells: int) -> Noise:
         )
     price = equal_prices(task.budget, 1, START_SHARE)
     return price.noise(task.budget.neighbours.sensitivity(whole_table(task).bound()))
-
-
-def _rounds(task: Task, wanted: MwemWishes, asked: Asked, share: Fraction) -> int:
-    if wanted.rounds is not None:
-        return wanted.rounds
-    rounds = automatic_rounds(task)
-    if isinstance(asked, AskedTables):  # a table teaches more than a query, and again little
-        rounds = max(1, min(rounds // 3, len(asked.tables.sets)))
-        while rounds > 1:  # no more than there are tables worth measuring at the noise of so many rounds
-            price = equal_prices(task.budget, 2 * rounds, share)
-            noise = price.noise(task.budget.neighbours.sensitivity(asked.statistic.bound()))
-            if rounds <= len(asked.worthwhile(asked.noise_in_records(noise)).tables.sets):
-                break
-            rounds -= 1
-    return rounds
 
 
 def _part_cells(wanted: MwemWishes, task: Task, asked: Asked) -> int:
@@ -274,7 +261,7 @@ def plan(task: Task, wanted: MwemWishes) -> Plan[MwemParameters]:
     if chosen.updates is Updates.FIGURE_1:  # whose steps are eight times shorter
         max_error = chosen.promised_error or 1.0
         mean_error = max_error / 4
-    source = "as asked" if wanted.rounds is not None else "from log2|X| and n epsilon"
+    source = "as asked" if wanted.rounds is not None else "by the noise that the budget buys"
     return Plan(
         mechanism="mwem",
         task=task,
@@ -303,14 +290,6 @@ def released_as_proven(
     if plan.parameters.promised_error is not None or plan.parameters.updates is Updates.FIGURE_1:
         replied = iterates_before(Factored(plan.task.domain, part_cells=1), replied)
     return released_iterate(plan, replied, rng, progress)
-
-
-def iterates_before(start: Factored, replied: Iterable[Factored]) -> Iterator[Factored]:
-    """A₀ … A_{T−1}, what each round's query was chosen against; the last reply is played for and left out."""
-    before = start
-    for reply in replied:
-        yield before
-        before = reply
 
 
 MWEM = learner(

@@ -6,7 +6,7 @@ What every mechanism hands out keeps the rules of the schema: rows that break on
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import replace
 from enum import Enum
 from typing import Any, TypeVar
@@ -15,11 +15,14 @@ import numpy as np
 
 from dualquery.beliefs.factored import Factored, Products, RunningAnswers
 from dualquery.errors import DualQueryError
+from dualquery.fitting.inside import placed
+from dualquery.fitting.measured import Measured
 from dualquery.mechanisms.artefact import BareAnswers, SyntheticRecords
 from dualquery.mechanisms.mechanism import Outcome, Plan, Task
 from dualquery.queries.rules import obeyed
 from dualquery.queries.workload import Workload
 from dualquery.randomness import Entropy
+from dualquery.table.places import has_places
 from dualquery.table.records import Records
 from dualquery.types import Fractions, Progress
 
@@ -27,7 +30,7 @@ FEWEST_ROWS = 20_000  # of synthetic data
 MOST_ROWS = 10**7  # by default; more may be asked for
 NO_RECORDS = "this mechanism answers the workload and makes no synthetic records"
 
-Held = TypeVar("Held")
+Reply = TypeVar("Reply")
 
 
 class Iterate(Enum):
@@ -67,13 +70,20 @@ def released_iterate(
     )
 
 
-def last(replied: Iterator[Held]) -> Held:
+def iterates_before(start: Factored, replied: Iterable[Factored]) -> Iterator[Factored]:
+    """A₀ … A_{T−1}, what each round's query was chosen against; the last reply is played for and left out."""
+    before = start
+    for reply in replied:
+        yield before
+        before = reply
+
+
+def last(replied: Iterator[Reply]) -> Reply:
     """The last of all replies."""
     return deque(replied, maxlen=1).pop()
 
 
 def released(distribution: Factored, rows: int, rng: np.random.Generator) -> Outcome:
-    """A distribution as synthetic records."""
     records = Records.from_rows(distribution.domain, distribution.sample(rows, rng))
     return Outcome(artefact=SyntheticRecords(records), belief=distribution)
 
@@ -97,12 +107,33 @@ def synthetic_rows(task: Task, wanted: int | None) -> int:
     """As many rows as asked for; by default as the table has, within bounds that a computer can hold."""
     if wanted is not None and wanted < 1:
         raise DualQueryError("a synthetic table has at least one row")
-    return wanted or min(max(FEWEST_ROWS, task.rows), MOST_ROWS)
+    return wanted or usual_rows(task.rows)
 
 
-def obeying(outcome: Outcome, entropy: Entropy) -> Outcome:
-    """The outcome with records that keep all rules; nothing else is drawn where there are none."""
+def usual_rows(records: int) -> int:
+    """As many rows as a table of so many records gets by default."""
+    return min(max(FEWEST_ROWS, records), MOST_ROWS)
+
+
+def finished(outcome: Outcome, rows: int, entropy: Entropy) -> Outcome:
+    """The outcome with records that keep all rules, and whose numbers have places in their bins.
+
+    Nothing is drawn where there are neither rules nor such numbers. `rows` is the number of records of the table.
+    """
     artefact = outcome.artefact
-    if not isinstance(artefact, SyntheticRecords) or not artefact.records.domain.rules:
+    if not isinstance(artefact, SyntheticRecords):
         return outcome
-    return replace(outcome, artefact=SyntheticRecords(obeyed(artefact.records, entropy.public_generator())))
+    domain = artefact.records.domain
+    if not domain.rules and not any(map(has_places, domain.columns)):
+        return outcome
+    records = finished_records(artefact.records, outcome.measured, rows, entropy.public_generator())
+    return replace(outcome, artefact=SyntheticRecords(records))
+
+
+def finished_records(
+    records: Records, measured: Sequence[Measured], rows: int, rng: np.random.Generator
+) -> Records:
+    """Records that keep all rules, with places by what was measured inside bins, if anything was."""
+    if records.domain.rules:
+        records = obeyed(records, rng)
+    return placed(records, measured, rows, rng)

@@ -307,7 +307,6 @@ def _plan_by_order(task: Task, signed: SignedRows) -> Plan[ByOrder]:
 
 
 def run(plan: Plan[Any], curator: Curator, rng: np.random.Generator, progress: Progress) -> Outcome:
-    """Measure as planned, and sum."""
     workload: Workload = plan.task.workload
     way: ByOrder | ByItemSets = plan.parameters
     answers, deviations = way.answers(curator, plan.task, rng, progress)

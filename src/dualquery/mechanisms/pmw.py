@@ -6,7 +6,8 @@ A(x) ∝ A(x) · (1 − η q(x)). Nothing is measured: a round costs one draw.
 
     regret     Σ_t (q_t(A_t) − q_t(D)) ≤ η T + ln|X|/η = 2 √(T ln|X|)   at   η = √(ln|X|/T)
     draw       misses the worst query by at most 2 ln(2|Q|/β)/(ε₀ n), ε₀ being the range of its log-weights
-    hence      the average of A_1 … A_T answers within α when   T = 16 ln|X|/α²   and the draws lose α/2.
+    hence      the average of A_1 … A_T, each as it was before its draw, answers within α when   T = 16 ln|X|/α²
+               and the draws lose α/2.
 
 ε₀ is √(8ρ/T) by ρ, the largest that advanced composition allows by its theorem, ε/T where pure.
 """
@@ -14,22 +15,26 @@ A(x) ∝ A(x) · (1 − η q(x)). Nothing is measured: a round costs one draw.
 from __future__ import annotations
 
 import math
+from collections.abc import Iterator
 from dataclasses import dataclass
 from fractions import Fraction
 from math import prod
+
+import numpy as np
 
 from dualquery.beliefs.factored import Factored
 from dualquery.beliefs.histogram import check_cells
 from dualquery.beliefs.multiplicative_weights import ExpertWeights
 from dualquery.errors import BudgetError, DualQueryError
-from dualquery.mechanisms.mechanism import Plan, Task, choice
-from dualquery.mechanisms.outcomes import Iterate, released_iterate, synthetic_rows
+from dualquery.mechanisms.mechanism import Outcome, Plan, Task, choice
+from dualquery.mechanisms.outcomes import Iterate, iterates_before, released_iterate, synthetic_rows
 from dualquery.mechanisms.rounds import AskedQueries, RoundParameters, learner
 from dualquery.mechanisms.wishes import PmwWishes
 from dualquery.privacy.budget import Accounting, Budget
 from dualquery.privacy.conversion import advanced_composition
 from dualquery.privacy.prices import Price, equal_prices
 from dualquery.privacy.scores import rate_within
+from dualquery.types import Progress
 
 FAILURE = 0.05  # β: all draws are as good as the theorem says, except with this probability
 MOST_ROUNDS = 20_000
@@ -47,7 +52,6 @@ class PmwParameters(RoundParameters):
 
 
 def parameters_of(task: Task, wanted: PmwWishes) -> PmwParameters:
-    """Every choice of a run."""
     universe = prod(task.domain.sizes.tolist())
     check_cells(universe)
     rounds = wanted.rounds
@@ -125,7 +129,6 @@ def best_rounds(task: Task) -> int:
 
 
 def plan(task: Task, wanted: PmwWishes) -> Plan[PmwParameters]:
-    """All parameters from the task and the wishes."""
     task.workload.product_rows(task.workload.starts[:-1])  # refuses what a distribution could not answer
     chosen = parameters_of(task, wanted)
     cells = prod(task.domain.sizes.tolist())
@@ -142,6 +145,15 @@ def plan(task: Task, wanted: PmwWishes) -> Plan[PmwParameters]:
     )
 
 
+def outcome(
+    plan: Plan[PmwParameters], replied: Iterator[Factored], rng: np.random.Generator, progress: Progress
+) -> Outcome:
+    """The last reply, or the average of which the theorem speaks: that of what each query was drawn against."""
+    if plan.parameters.iterate is Iterate.AVERAGE:
+        replied = iterates_before(Factored(plan.task.domain, part_cells=1), replied)
+    return released_iterate(plan, replied, rng, progress)
+
+
 PMW = learner(
     "pmw",
     "offline private multiplicative weights: one draw a round, nothing measured (Hardt, Rothblum 2010)",
@@ -150,6 +162,6 @@ PMW = learner(
     lambda plan, curator: ExpertWeights(
         Factored.explicit(plan.task.domain), learning_rate=plan.parameters.learning_rate
     ),
-    released_iterate,
+    outcome,
     paid_by=(Accounting.ZCDP, Accounting.THEOREM_4_3, Accounting.PURE),
 )

@@ -122,23 +122,33 @@ def priced(
 LEARNED = 10.0  # n/T of these are wrong after T rounds, where a learner has no better number of its own
 
 
-def usual_rounds(task: Task, *, wrong: float = LEARNED, typical: float = 1.0, most: int) -> int:
+def usual_rounds(
+    task: Task,
+    *,
+    wrong: float = LEARNED,
+    typical: float = 1.0,
+    power: float = 1.0,
+    most: int,
+    asked: Asked | None = None,
+) -> int:
     """T from public numbers: rounds go on while the noise of one measurement is below the gap still expected.
 
-    After T rounds a query is expected to be off by min(typical, wrong/T) · n records; `typical` is the fraction of
-    the table that one is about, so that any of them pays up to there. Where queries are about less than the noise of
-    a single measurement, only those pay that the selection finds, by ln(2|Q|)/range (`found`): by Zipf's law the
-    T-th largest of them holds n/(T ln 2|Q|). `wrong` was measured (docs/experiments: cuts, disjunctions, sparse);
-    noise grows and gaps fall with T, so that the last T that pays is found by halving.
+    After T rounds a query is expected to be off by min(typical, wrong/T^power) · n records; `typical` is the fraction
+    of the table that one is about, so that any of them pays up to there. Where queries are about less than the noise
+    of a single measurement, only those pay that the selection finds, by ln(2|Q|)/range (`found`): by Zipf's law the
+    T-th largest of them holds n/(T ln 2|Q|). `wrong` and `power` were measured (docs/experiments: cuts, disjunctions,
+    sparse, mwem_rounds); noise grows and gaps fall with T, so that the last T that pays is found by halving.
     """
 
     def too_many(rounds: int) -> bool:
         try:
-            game = priced(task, rounds)
+            game = priced(task, rounds, asked)
         except BudgetError:
             return True
-        largest = 1 / (rounds * math.log(2 * game.asked.size))
-        return game.noise > task.rows * min(typical, wrong / rounds) and game.found(task) > largest
+        gap, largest = wrong / rounds**power, 1 / (rounds * math.log(2 * game.asked.size))
+        if game.noise <= task.rows * min(typical, gap):
+            return False
+        return gap < typical or game.found(task) > largest
 
     return max(1, bisect_left(range(1, most + 1), True, key=too_many))
 

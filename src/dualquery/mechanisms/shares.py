@@ -153,7 +153,6 @@ class Shares:
         return next(iter(self.stages.values())).squared
 
     def steps(self) -> tuple[Step, ...]:
-        """As the plan lists them."""
         return tuple(stage.step() for stage in self.stages.values())
 
     def deviation(self, sensitivity_squared: float, *names: str) -> float:
@@ -162,7 +161,6 @@ class Shares:
         return math.sqrt(sensitivity_squared / sum(s.squared / float(s.noise.variance) for s in parts))
 
     def purse(self, curator: Curator) -> Purse:
-        """Pay for all of them."""
         allowances = curator.allow(*(stage.event for stage in self.stages.values()))
         return Purse(curator, self, dict(zip(self.stages, allowances, strict=True)))
 
@@ -183,7 +181,6 @@ class Purse:
     allowances: Mapping[str, Allowance]
 
     def fits(self, statistic: Countable) -> bool:
-        """Whether a statistic moves no farther than there is room for."""
         return self.curator.neighbours.sensitivity(statistic.bound()).l2_squared <= self.shares.room
 
     def measure(self, statistic: Countable, *names: str) -> Measured:
@@ -226,7 +223,6 @@ def laplace_at_once(
 
 
 def squared_sensitivity(members: Set, domain: Domain, neighbours: Neighbours) -> int:
-    """Δ_S² of the integer interaction of a set."""
     return _squared(tuple(int(domain.sizes[j]) for j in members), neighbours)
 
 
@@ -237,7 +233,11 @@ def _squared(sizes: tuple[int, ...], neighbours: Neighbours) -> int:
 
 def relative_sensitivity(members: Set, domain: Domain, neighbours: Neighbours) -> float:
     """c_S: Δ₂² of the interaction, in records; Π (k_j − 1)/k_j under add-remove."""
-    sizes = tuple(int(domain.sizes[j]) for j in members)
+    return _relative(tuple([int(domain.sizes[j]) for j in members]), neighbours)
+
+
+@lru_cache(maxsize=4096)
+def _relative(sizes: tuple[int, ...], neighbours: Neighbours) -> float:
     return _squared(sizes, neighbours) / interaction_scale(sizes) ** 2
 
 
@@ -263,7 +263,6 @@ def unit_variance(budget: Budget) -> float:
 
 
 def refuse_other_noise(task: Task) -> None:
-    """Refuse an accounting that cannot pay for Gaussian noise."""
     if task.budget.accounting not in (Accounting.ZCDP, Accounting.GAUSSIAN):
         raise BudgetError(
             f"projection adds Gaussian noise, which {task.budget.accounting.value} accounting cannot pay for; use "

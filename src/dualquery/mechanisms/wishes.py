@@ -67,8 +67,8 @@ _widest = partial(wish, "The most attributes of a disjunction (k); a wider one i
 # What releases and commands are given whatever the mechanism is; a wish has another name.
 TAKEN = frozenset({
     "accept", "accounting", "budget", "check", "csv", "dataset", "delta", "domain", "engine", "epsilon", "json",
-    "ledger", "master", "mechanism", "named", "neighbours", "options", "out", "progress", "queries", "quiet",
-    "records", "records_per_person", "schema", "seed", "sign", "table", "workload",
+    "ledger", "master", "mechanism", "named", "neighbours", "options", "out", "prior", "prior_origin", "progress",
+    "queries", "quiet", "records", "records_per_person", "schema", "seed", "sign", "table", "threads", "workload",
 })  # fmt: skip
 
 
@@ -83,6 +83,11 @@ class RowsWishes:
 
 @dataclass(frozen=True, kw_only=True)
 class ProjectionWishes(RowsWishes):
+    means: float | None = wish(
+        "The share of the budget for means inside the bins of numbers; 0 for none. [default: 0.02]",
+        "SHARE",
+        least=0.0,
+    )
     items_per_record: int | None = wish(
         "Records are baskets, of which so many items count; the rest is dropped.", "N", least=1
     )

@@ -99,7 +99,6 @@ def _mark(listed: Ints, is_listed: Flags, count: int, item: int) -> int:
 
 @njit(cache=True)
 def _random_peak(values: Integers, chance: Words) -> int:
-    """Where the largest value stands, at random among equals."""
     most = np.int64(NOWHERE)
     for i in range(len(values)):  # two scans without branches, which compile to vector instructions
         most = max(most, values[i])

@@ -55,7 +55,6 @@ def _swing(weight: int, literal: int, parity: bool) -> tuple[int, int]:
 
 @njit(cache=True)
 def presolve(problem: Problem, chance: Words) -> Rest:
-    """Dominance and peeling until nothing moves."""
     conjunctions, first_choice, home = problem.conjunctions, problem.first_choice, problem.home
     weights, first_literal, literal = problem.weights, problem.first_literal, problem.literal
     variable, first_accepted, accepted = problem.variable, problem.first_accepted, problem.accepted

@@ -59,7 +59,6 @@ def chance_from(rng: np.random.Generator) -> Words:
 
 
 def complete(forward: Forward) -> Problem:
-    """The problem with its relations in both directions."""
     _, _, _, linear, _, first_literal, literal, _, first_accepted, accepted = forward
     return Problem(*forward, *_backward(len(linear), first_literal, literal, first_accepted, accepted))
 

@@ -17,8 +17,7 @@ import numpy as np
 
 from dualquery.errors import DualQueryError
 from dualquery.oracles.clauses import Clauses
-from dualquery.oracles.exact import exact_response
-from dualquery.oracles.program import backend_of
+from dualquery.oracles.program import PROVES, backend_of, exact_response
 from dualquery.registry import Registry
 from dualquery.types import Ints
 
@@ -45,7 +44,7 @@ class Solver:
         return record.astype(np.int32)
 
 
-def _exact(clauses: Clauses, found: Ints, seconds: float, backend: str | None = None) -> Ints:
+def _exact(clauses: Clauses, found: Ints, seconds: float, backend: str = PROVES) -> Ints:
     return exact_response(clauses, found, time_limit=seconds, hint=found, backend=backend).record
 
 

@@ -353,10 +353,6 @@ class RenyiSum:
     def after(self, event: Event) -> RenyiSum:
         return RenyiSum(self.budget, self.total + units(event.renyi(self.order)))
 
-    def without(self, events: Sequence[Event]) -> RenyiSum:
-        """For reservations that did not fire; units are whole, so what was added is what is taken away."""
-        return RenyiSum(self.budget, self.total - sum(units(event.renyi(self.order)) for event in events))
-
     @property
     def affordable(self) -> bool:
         cap = renyi_cap(epsilon=self.budget.epsilon, delta=self.budget.delta, order=self.order)

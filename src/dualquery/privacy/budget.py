@@ -30,7 +30,6 @@ class Accounting(Enum):
         return self.value
 
     def words(self) -> str:
-        """The theorem in words, for the certificate."""
         return _ACCOUNTING_WORDS[self]
 
 
@@ -105,7 +104,6 @@ class Budget:
             )
 
     def words(self) -> str:
-        """The promise in words, for the certificate."""
         return (
             f"({self.epsilon:g}, {self.delta:g})-differential privacy between {self.neighbours.words()}; "
             f"accounting by {self.accounting.words()}"

@@ -24,7 +24,6 @@ _STEPS = 200  # more halvings than a double has bits: bisection ends at neighbou
 
 
 def units(cost: Fraction) -> int:
-    """A cost in whole units, rounded up."""
     return math.ceil(cost * UNITS)
 
 
@@ -38,7 +37,6 @@ def rho_of(*, epsilon: float, delta: float) -> Fraction:
 
 @lru_cache(maxsize=256)
 def rho_units_of(*, epsilon: float, delta: float) -> int:
-    """`rho_of` as a number of units."""
     require(0 < epsilon < math.inf, "epsilon must be a positive number.")
     return largest_units(lambda cost: epsilon_of(cost, delta=delta) <= epsilon)
 
@@ -57,23 +55,6 @@ def epsilon_of(rho: Fraction | float, *, delta: float) -> float:
     x = _root(lambda x: cost * x * x + math.log1p(x) - depth)
     terms = ((1 + x) * cost, depth / x, -math.log1p(x) / x, -math.log1p(1 / x))
     return max(0.0, math.fsum(terms) + _ROUNDING * math.fsum(map(abs, terms)))
-
-
-def delta_of(rho: Fraction | float, *, epsilon: float) -> float:
-    """The smallest δ for which ρ-zCDP implies (ε, δ)-DP (the same proposition).
-
-    ln δ = inf over x = α − 1 > 0 of   x ((1 + x) ρ − ε) − ln(1 + x) − x ln(1 + 1/x),
-    at the root of                     (1 + 2x) ρ − ln(1 + 1/x) = ε.
-
-    Only tests and pages use it.
-    """
-    cost = _above(rho)
-    require(0 <= epsilon < math.inf, "epsilon must be a number of at least 0.")
-    if cost == 0:
-        return 0.0
-    x = _root(lambda x: (1 + 2 * x) * cost - math.log1p(1 / x) - epsilon)
-    terms = (x * cost, x * x * cost, -x * epsilon, -math.log1p(x), -x * math.log1p(1 / x))
-    return _exp_above(math.fsum(terms) + _ROUNDING * math.fsum(map(abs, terms)))
 
 
 def renyi_epsilon(cost: Fraction | float, *, order: int, delta: float) -> float:
@@ -189,6 +170,7 @@ def advanced_composition(largest: Fraction | float, draws: int, *, delta: float)
     return each * (math.sqrt(-2 * draws * math.log(delta)) + draws * math.expm1(each)) * (1 + _ROUNDING)
 
 
+@lru_cache(maxsize=1024)  # asked for again and again: whether a step is affordable, then what was spent
 def gaussian_epsilon(mu_squared: Fraction | float, *, delta: float) -> float:
     """The smallest ε for which a Gaussian of *real* noise with Δ²/σ² = μ² is (ε, δ)-DP.
 
@@ -301,13 +283,6 @@ def _above(value: Fraction | float) -> float:
     require(0 <= value < 10**300, "A privacy cost must be a finite number of at least 0.")
     nearest = float(value)
     return nearest if nearest >= value else math.nextafter(nearest, math.inf)
-
-
-def _exp_above(logarithm: float) -> float:
-    """e^logarithm, rounded up, at most 1."""
-    if logarithm >= 0:
-        return 1.0
-    return min(1.0, math.nextafter(math.exp(logarithm) * (1 + _ROUNDING), math.inf))
 
 
 _GROUP_ROUNDING = 2.0**-46

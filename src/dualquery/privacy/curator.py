@@ -5,38 +5,23 @@ The privacy of any mechanism is then one sentence: these calls, adaptive composi
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from typing import Protocol
 
 import numpy as np
 
 from dualquery.counting.counter import Counter
 from dualquery.errors import BudgetError
-from dualquery.privacy.events import Concentrated, GaussianMeasurement, LaplaceMeasurement
+from dualquery.privacy.events import GaussianMeasurement, LaplaceMeasurement
 from dualquery.privacy.ledger import Allowance, Ledger
 from dualquery.privacy.neighbours import Neighbours
 from dualquery.privacy.noise import Noise
 from dualquery.privacy.scores import Score, selection_event
 from dualquery.privacy.selection import Rate, Selected, draw
-from dualquery.privacy.thresholds import Found
-from dualquery.queries.countable import ONE_CELL, Countable
-from dualquery.queries.lists import NamedCells
+from dualquery.privacy.thresholds import Found, Slot, Test
+from dualquery.queries.countable import Countable
 from dualquery.randomness import Entropy
-from dualquery.types import Integers, Words
-
-
-class ThresholdLaw(Protocol):
-    """How thresholds are tested: the hazard test, paid for alone or by a slot, or the textbook's sparse vector."""
-
-    @property
-    def sensitivity(self) -> int:
-        """How far a neighbour may move each of the numbers that are tested."""
-
-    def pay(
-        self, ledger: Ledger, entropy: Entropy, follow_up: Concentrated
-    ) -> Callable[[Integers], Found | None]:
-        """Pay for a test and for the measurement that may follow it; then the test, of any number of numbers."""
+from dualquery.types import Integers
 
 
 @dataclass(frozen=True)
@@ -88,28 +73,26 @@ class Curator:
         return truth + noise.draw(len(truth), self._entropy)
 
     def exceeds(
-        self, questions: Countable, hypotheses: Integers | int, *, law: ThresholdLaw, noise: Noise
+        self, questions: Countable, hypotheses: Integers | int, *, test: Test, slot: Slot, noise: Noise
     ) -> Surprise | None:
         """Whether a number lies farther from its public hypothesis than a threshold; if so all numbers, with noise.
 
-        The test and the measurement that follows it are paid for before the numbers are read. Silence is free where
-        the law says so (the hazard test), or as long as an epoch lasts (the sparse vector). One fire serves all
-        numbers: what it costs depends on how far each of them moves, not on how many there are (docs/privacy.md,
-        "Threshold tests").
+        The slot has paid for the test and for the measurement that follows it. One fire serves all numbers: what it
+        costs depends on how far each of them moves, not on how many there are (docs/privacy.md, "Threshold tests").
         """
         bound = questions.bound()
-        if self.neighbours.each(bound) > law.sensitivity:
+        if self.neighbours.each(bound) > test.sensitivity:
             raise BudgetError(
                 "this question moves farther between neighbours than the threshold test allows for"
             )
         moved = self.neighbours.sensitivity(bound)
-        test = law.pay(self._ledger, self._entropy, noise.event(moved))
+        drawn = slot.begin(test, self._ledger, noise.event(moved))
         self._ledger.begin()
         numbers = self._counter.true_counts(questions)
         believed = np.atleast_1d(np.asarray(hypotheses, np.int64))
         if believed.shape != numbers.shape:
             raise ValueError("give one hypothesis for each number")
-        found = test(numbers - believed)
+        found = drawn(numbers - believed, self._entropy)
         if found is None:
             return None
         return Surprise(found, numbers + noise.draw(len(numbers), self._entropy))
@@ -127,34 +110,3 @@ def measured_at_once(curator: Curator, asked: Sequence[Countable], noise: Noise)
     allowances = curator.allow(*(noise.event(each) for each in moved))
     for what, allowance in zip(asked, allowances, strict=True):
         yield curator.measure(what, noise=noise, within=allowance)
-
-
-class LazyCells:
-    """One noisy histogram over a universe that nobody could write out, read cell by cell, in whatever order.
-
-    The histogram as a whole is one measurement, of L2 sensitivity 1 (or √2 where a record is replaced), however many
-    cells it has: a neighbour moves one cell of all of them (or two). It is paid for once, before the first cell is
-    read. A cell is drawn when it is first asked for and *kept*: two draws of one cell would be two measurements.
-    Which cells are asked for may depend on what was told before, and on nothing else.
-    """
-
-    def __init__(self, curator: Curator, noise: Noise) -> None:
-        self._curator = curator
-        self._noise = noise
-        self._event = noise.event(curator.neighbours.sensitivity(ONE_CELL))
-        curator.allow(self._event)
-        self._told: dict[int, int] = {}
-
-    @property
-    def told(self) -> dict[int, int]:
-        """Every cell that was read, with its noisy count. Whoever goes on later must keep this."""
-        return self._told
-
-    def read(self, cells: Words) -> Integers:
-        """The noisy count of each cell: drawn now, or as it was drawn before."""
-        fresh = np.array(sorted({int(cell) for cell in cells} - self._told.keys()), np.uint64)
-        if len(fresh):
-            unread = Allowance(self._event, self._curator)  # what is paid for and was not read yet
-            noisy = self._curator.measure(NamedCells(fresh), noise=self._noise, within=unread)
-            self._told.update(zip(fresh.tolist(), noisy.tolist(), strict=True))
-        return np.array([self._told[int(cell)] for cell in cells], np.int64)

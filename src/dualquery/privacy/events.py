@@ -16,15 +16,13 @@ from typing import ClassVar, TypeAlias
 from dualquery.errors import require
 from dualquery.privacy.conversion import PI, UNITS, fire_units
 
-Json: TypeAlias = dict[str, str | int]
-
 
 class _Written:
     """An event as the certificate writes it: its kind, then its fields."""
 
     kind: ClassVar[str]
 
-    def to_json(self) -> Json:
+    def to_json(self) -> dict[str, str | int]:
         known = {each.name: getattr(self, each.name) for each in fields(self)}  # type: ignore[arg-type]
         return {
             "event": self.kind,
@@ -46,7 +44,7 @@ class _Concentrated(_Written, ABC):
     def mu_squared(self, rounding: Fraction) -> Fraction | None:
         """μ² of a real Gaussian that hides no more, discrete noise being a rounding that gives up r²; None: none."""
 
-    def to_json(self) -> Json:
+    def to_json(self) -> dict[str, str | int]:
         return {**super().to_json(), "rho": f"{float(self.rho):.6g}"}
 
 
@@ -245,7 +243,7 @@ class Fire(_Written):
             f"{self.sensitivity}, {float(self.cost):.6g} at the Rényi order {self.order}"
         )
 
-    def to_json(self) -> Json:
+    def to_json(self) -> dict[str, str | int]:
         return {**super().to_json(), "cost": str(self.cost)}
 
 

@@ -1,14 +1,13 @@
 """What the events cost together: the ledger.
 
 Interpreters come after the events: the same events are added up by one of six theorems (`accounting`). A charge is
-checked, then committed; whoever draws, charges first. A test that costs something only if it fires is paid for
-before it is drawn, too, and gets its money back if it does not (`Reservation`). A measurement may be paid for before
-it is known what will be measured (`Allowance`).
+checked, then committed; whoever draws, charges first. A measurement may be paid for before it is known what will be
+measured (`Allowance`).
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from fractions import Fraction
 from threading import Lock
 
@@ -16,41 +15,7 @@ from dualquery.errors import BudgetError, require
 from dualquery.privacy.accounting import GaussianSum, Interpreter, RenyiSum, after_all, opened
 from dualquery.privacy.budget import Budget, Spent
 from dualquery.privacy.conversion import best_order
-from dualquery.privacy.events import Concentrated, Event, Fire, GaussianMeasurement, LaplaceMeasurement
-
-
-class Reservation:
-    """A fire and what is measured after it, paid for before the test is drawn; settled once.
-
-    *Why money can come back here and nowhere else.* The inequality (∗) of docs/privacy.md, "Threshold tests",
-    says that a hazard test with its price e^−(α−1)D on the fires alone keeps the moment at most 1: silence is
-    free. What follows a fire does not happen without one. Every other event costs whatever comes out of it, so
-    `Ledger.charge` has no inverse: only a reservation can return units, only `Ledger.reserve` hands out one that
-    reaches the ledger, and it begins with a `Fire`. One that is never settled stays paid, as it must after a crash.
-    """
-
-    def __init__(
-        self, fire: Fire, follow_up: Sequence[Concentrated], settle: Callable[[Sequence[Event], bool], None]
-    ) -> None:
-        self._fire = fire
-        self._follow_up = tuple(follow_up)
-        self._settle = settle
-        self._settled = Lock()  # held from the settlement on: of two threads one settles
-
-    @property
-    def fire(self) -> Fire:
-        return self._fire
-
-    @property
-    def follow_up(self) -> tuple[Concentrated, ...]:
-        """What may be measured after the fire, at no further charge."""
-        return self._follow_up
-
-    def settle(self, *, fired: bool) -> None:
-        """Say what the test said. Silence returns everything; a fire and its follow-up stay paid, as events."""
-        if not self._settled.acquire(blocking=False):
-            raise BudgetError("This reservation has been settled; reserve again before the next test.")
-        self._settle((self._fire, *self._follow_up), fired)
+from dualquery.privacy.events import Event, GaussianMeasurement, LaplaceMeasurement
 
 
 class Ledger:
@@ -91,7 +56,6 @@ class Ledger:
             self._events.extend(events)
 
     def affords(self, *events: Event) -> bool:
-        """Whether these events could be paid for now, all of them."""
         with self._lock:
             return after_all(self._now, events).affordable
 
@@ -105,17 +69,6 @@ class Ledger:
         """What the next charge adds to: once something was drawn, a charge may follow it."""
         total = self._interpreter
         return total.filtered if self._begun and isinstance(total, GaussianSum) else total
-
-    def reserve(self, fire: Fire, *follow_up: Concentrated) -> Reservation:
-        """Pay for a fire, and for what is measured after it, before the test is drawn: Rényi accounting only.
-
-        If they cost too much, raise BudgetError and change nothing: then there is no test. Every test in flight
-        holds a reservation of its own, so that all of them could fire.
-        """
-        require(isinstance(fire, Fire), "Only the fire of a test is reserved; charge everything else.")
-        with self._lock:
-            self._interpreter = self._paid(fire, *follow_up)
-        return Reservation(fire, follow_up, self._settle)
 
     def spent(self) -> Spent:
         """The total so far, rounded up, never above the budget.
@@ -151,14 +104,6 @@ class Ledger:
                 + (", or pay for all steps before the first is drawn." if late else ".")
             )
         return after
-
-    def _settle(self, events: Sequence[Event], fired: bool) -> None:
-        with self._lock:
-            if fired:
-                self._events.extend(events)
-            else:
-                assert isinstance(self._interpreter, RenyiSum)  # no other ledger pays for a fire
-                self._interpreter = self._interpreter.without(events)
 
 
 def smallest_gaussian_scale(
@@ -205,7 +150,6 @@ class Allowance:
 
     @property
     def event(self) -> GaussianMeasurement | LaplaceMeasurement:
-        """What was paid for."""
         return self._event
 
     def use(self, event: GaussianMeasurement | LaplaceMeasurement, user: object) -> None:

@@ -6,9 +6,8 @@ neighbour is, for any norm (`queries.countable`):
     alone    the largest ‖φ(x)‖ of one record,
     apart    the largest ‖φ(x) − φ(y)‖ of two.
 
-A relation is what turns them into a sensitivity. It states in `next_to`, exhaustively, what it does to a set of
-records; one brute-force test holds every statistic and every score against it (tests/privacy/test_statistics.py,
-and test_persons.py for persons). A relation that does not say how far it moves a sum cannot be made: nothing
+A relation is what turns them into a sensitivity. Brute force holds every statistic and every score against its
+definition (tests/privacy/definitions.py). A relation that does not say how far it moves a sum cannot be made: nothing
 falls into a cheaper branch.
 
 A *person* has at most K records, and all of them move at once. With records A of a person replaced by B, |A| and
@@ -20,17 +19,13 @@ by K equal records (docs/schema.md).
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from itertools import combinations, combinations_with_replacement
-from typing import TYPE_CHECKING, ClassVar, TypeVar
+from typing import TYPE_CHECKING, ClassVar
 
 from dualquery.errors import BudgetError, require
 
 if TYPE_CHECKING:  # flags of the command line need the names of relations, and nothing heavy
     from dualquery.queries.countable import Bound
-
-Row = TypeVar("Row")
 
 MOST_RECORDS = 1_000_000  # of a person; the noise of so many drowns any table
 
@@ -89,10 +84,6 @@ class Neighbours(ABC):
             else min(together, self.largest(alone=bound.each, apart=bound.each))
         )
 
-    @abstractmethod
-    def next_to(self, table: tuple[Row, ...], universe: Sequence[Row]) -> Iterator[tuple[Row, ...]]:
-        """Every neighbour of a table whose records come from a universe: the definition itself."""
-
     @staticmethod
     def named(name: str, records_per_person: int | None = None) -> Neighbours:
         """The relation of this name; those of persons need to know how many records a person may have."""
@@ -135,11 +126,6 @@ class _Replace(_OneRecord):
     def largest(self, *, alone: int, apart: int) -> int:
         return apart
 
-    def next_to(self, table: tuple[Row, ...], universe: Sequence[Row]) -> Iterator[tuple[Row, ...]]:
-        for place in range(len(table)):
-            for other in universe:
-                yield (*table[:place], other, *table[place + 1 :])
-
 
 @dataclass(frozen=True)
 class _AddRemove(_OneRecord):
@@ -152,12 +138,6 @@ class _AddRemove(_OneRecord):
 
     def largest(self, *, alone: int, apart: int) -> int:
         return alone
-
-    def next_to(self, table: tuple[Row, ...], universe: Sequence[Row]) -> Iterator[tuple[Row, ...]]:
-        for place in range(len(table)):
-            yield (*table[:place], *table[place + 1 :])
-        for other in universe:
-            yield (*table, other)
 
 
 @dataclass(frozen=True)
@@ -192,18 +172,6 @@ class _OnePerson(Neighbours):
     def largest_squared(self, *, alone: int, apart: int) -> int:
         return self.records**2 * self._one(alone, apart)
 
-    def _without(self, table: tuple[Row, ...]) -> Iterator[tuple[Row, ...]]:
-        """The table without the records of one person, who may have had any of them, at most K."""
-        for number in range(min(self.records, len(table)) + 1):
-            for left in combinations(range(len(table)), len(table) - number):
-                yield tuple(table[place] for place in left)
-
-    def _with(self, table: tuple[Row, ...], universe: Sequence[Row]) -> Iterator[tuple[Row, ...]]:
-        """The table with any records of one person more, at most K."""
-        for number in range(self.records + 1):
-            for added in combinations_with_replacement(universe, number):
-                yield (*table, *added)
-
 
 @dataclass(frozen=True)
 class PersonAddRemove(_OnePerson):
@@ -220,10 +188,6 @@ class PersonAddRemove(_OnePerson):
 
     def _one(self, alone: int, apart: int) -> int:
         return alone
-
-    def next_to(self, table: tuple[Row, ...], universe: Sequence[Row]) -> Iterator[tuple[Row, ...]]:
-        yield from self._without(table)
-        yield from self._with(table, universe)
 
 
 @dataclass(frozen=True)
@@ -242,17 +206,12 @@ class PersonReplace(_OnePerson):
     def _one(self, alone: int, apart: int) -> int:
         return max(alone, apart)
 
-    def next_to(self, table: tuple[Row, ...], universe: Sequence[Row]) -> Iterator[tuple[Row, ...]]:
-        for others in self._without(table):
-            yield from self._with(others, universe)
-
 
 def _records(number: int) -> str:
     return "one record" if number == 1 else f"{number:,} records"
 
 
 def person_relations(records: int) -> tuple[Neighbours, ...]:
-    """The relations of persons who have at most so many records."""
     return (PersonAddRemove(records), PersonReplace(records))
 
 

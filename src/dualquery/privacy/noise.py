@@ -82,7 +82,6 @@ class Law:
         raise BudgetError("Noise of this size drowns any count; use a larger budget or measure less.")
 
     def gamma(self, block: int, place: int) -> Fraction:
-        """γ of the module's description."""
         return self.linear * place + self.square * (2 * (block << self.place_bits) + place) * place
 
 
@@ -229,7 +228,7 @@ def decide(
     return dropped[:drops], undecided[:doubts]
 
 
-@njit(cache=True, nogil=True)
+@njit(cache=True)
 def _decide(  # type: ignore[no-untyped-def]
     words, cells, out, dropped, undecided,
     floor, ceiling, guide, place_bits, slope, bend, flat, drop, rate, shift,

@@ -221,7 +221,6 @@ class SignedTableErrors(TableErrors):
         return Scored(sums, 1, 1, fixed, 0, Candidates.ABSOLUTE)
 
     def _signed(self, cells: Integers) -> Integers:
-        """The cells of all tables as the entries of all signed tables."""
         tables = self.tables
         return np.concatenate(
             [

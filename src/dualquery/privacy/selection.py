@@ -28,12 +28,14 @@ from fractions import Fraction
 import numpy as np
 from numpy.typing import NDArray
 
-from dualquery.compiled import njit, prange
+from dualquery.compiled import njit
 from dualquery.errors import BudgetError
+from dualquery.pool import in_shares
 from dualquery.randomness import Entropy
 
 TABLE_BITS = 11
 CHUNK = 2048  # candidates summed, and later searched, together
+LEAST_CHUNKS = 8  # that are worth sharing
 
 _LN2 = 0.6931471805599453
 
@@ -89,26 +91,40 @@ def _score(counts, offsets, repeats, scale, signed, q):  # type: ignore[no-untyp
     return score
 
 
-@njit(cache=True, parallel=True)
-def extreme_scores(counts, offsets, repeats, scale, surplus, signed, largest):  # type: ignore[no-untyped-def]
-    """The least and the greatest score of all candidates, within the bound."""
-    low = np.int64(1) << 62
-    high = -low
-    for q in prange(counts.shape[0]):
-        score = _score(counts, offsets, repeats, scale, signed, q)
-        low = min(low, score)
-        high = max(high, score)
-    if signed:
-        low, high = min(low, surplus - high), max(high, surplus - low)
-    return _within(low, largest), _within(high, largest)
+@njit(cache=True)
+def extreme_scores(lower, upper, counts, offsets, repeats, scale, signed, low, high):  # type: ignore[no-untyped-def]
+    """low[chunk] and high[chunk] become the least and the greatest score of the chunk's candidates."""
+    for chunk in range(lower, upper):
+        least = np.int64(1) << 62
+        most = -least
+        for q in range(chunk * CHUNK, min(chunk * CHUNK + CHUNK, counts.shape[0])):
+            score = _score(counts, offsets, repeats, scale, signed, q)
+            least = min(least, score)
+            most = max(most, score)
+        low[chunk] = least
+        high[chunk] = most
 
 
-@njit(cache=True, parallel=True)
+@njit(cache=True)
 def sum_bands(  # type: ignore[no-untyped-def]
-    counts, offsets, repeats, scale, surplus, signed, rate, shift, largest, lowest, powers, low, sums
+    lower,
+    upper,
+    counts,
+    offsets,
+    repeats,
+    scale,
+    surplus,
+    signed,
+    rate,
+    shift,
+    largest,
+    lowest,
+    powers,
+    low,
+    sums,
 ):
     """sums[chunk, band] = the sum of the mantissas of the chunk's candidates with exponent low + band."""
-    for chunk in prange(sums.shape[0]):
+    for chunk in range(lower, upper):
         mine = sums[chunk]
         for q in range(chunk * CHUNK, min(chunk * CHUNK + CHUNK, counts.shape[0])):
             score = _score(counts, offsets, repeats, scale, signed, q)
@@ -119,17 +135,16 @@ def sum_bands(  # type: ignore[no-untyped-def]
                 mine[_band(x, shift, low)] += mantissa(x, shift, powers)
 
 
-@njit(cache=True, parallel=True)
+@njit(cache=True)
 def find_candidates(  # type: ignore[no-untyped-def]
-    counts, offsets, repeats, scale, surplus, signed, rate, shift, largest, lowest, powers, low,
-    bands, first, band, residue,
+    lower, upper, counts, offsets, repeats, scale, surplus, signed, rate, shift, largest, lowest, powers, low,
+    bands, first, band, residue, found,
 ):  # fmt: skip
-    """The candidate (2·query + negated) of each draw; draws are sorted by chunk, band and residue.
+    """found[i] becomes the candidate (2·query + negated) of draw i; draws are sorted by chunk, band and residue.
 
     The draws of chunk k are first[k] : first[k + 1]. One walk over a chunk serves all of its draws.
     """
-    found = np.empty(residue.shape[0], np.int64)
-    for chunk in prange(first.shape[0] - 1):
+    for chunk in range(lower, upper):
         begin, end = first[chunk], first[chunk + 1]
         if begin == end:
             continue
@@ -149,7 +164,6 @@ def find_candidates(  # type: ignore[no-untyped-def]
                         found[i] = 2 * q + side
                         i = i + 1 if i + 1 < end and np.uint64(band[i + 1]) == b else -1
                     pending[b] = i
-    return found
 
 
 FINEST_SHIFT = 52 + TABLE_BITS - 3  # S: the remainder of a table look-up then has 49 bits, exact as a double
@@ -248,24 +262,38 @@ def most_bits(candidates: int) -> int:
 def draw(scored: Scored, *, rate: Rate, draws: int, entropy: Entropy) -> Selected:
     """Draw independently, each candidate with probability proportional to its weight."""
     signed = scored.candidates is Candidates.SIGNED
+    chunks = -(-len(scored.counts) // CHUNK)
+    least, greatest = _extremes(scored, rate.largest, chunks)
     scores = (scored.counts, scored.offsets, scored.repeats, scored.scale, scored.surplus, signed)
-    least, greatest = map(int, extreme_scores(*scores, rate.largest))
     highest = greatest * rate.multiplier
     reach = most_bits(len(scored.counts) * (1 + signed)) << rate.shift
     lowest = max(least * rate.multiplier, highest - reach)
     low, high = lowest >> rate.shift, highest >> rate.shift
     arguments = (*scores, rate.multiplier, rate.shift, rate.largest, np.int64(lowest), _POWERS)
-    chunks = -(-len(scored.counts) // CHUNK)
     sums = np.zeros((chunks, high - low + 1), np.uint64)
-    sum_bands(*arguments, low, sums)
+    in_shares(sum_bands, chunks, *arguments, low, sums, least=LEAST_CHUNKS)
 
     bands, positions = _draw_bands(sums, draws, entropy)
     chunk, residue = _find_chunks(sums, bands, positions)
     order = np.lexsort((residue, bands, chunk))
-    found = np.empty(draws, np.int64)
+    found, sorted_found = np.empty(draws, np.int64), np.empty(draws, np.int64)
     first = np.searchsorted(chunk[order], np.arange(chunks + 1))
-    found[order] = find_candidates(*arguments, low, sums.shape[1], first, bands[order], residue[order])
+    wanted = (sums.shape[1], first, bands[order], residue[order], sorted_found)
+    in_shares(find_candidates, chunks, *arguments, low, *wanted, least=LEAST_CHUNKS)
+    found[order] = sorted_found
     return Selected(found >> 1, (found & 1).astype(np.bool_))
+
+
+def _extremes(scored: Scored, largest: int, chunks: int) -> tuple[int, int]:
+    """The least and the greatest score of all candidates, within the bound."""
+    signed = scored.candidates is Candidates.SIGNED
+    lows, highs = np.empty(chunks, np.int64), np.empty(chunks, np.int64)
+    scores = (scored.counts, scored.offsets, scored.repeats, scored.scale, signed, lows, highs)
+    in_shares(extreme_scores, chunks, *scores, least=LEAST_CHUNKS)
+    low, high = int(lows.min()), int(highs.max())
+    if signed:
+        low, high = min(low, scored.surplus - high), max(high, scored.surplus - low)
+    return max(-largest, min(low, largest)), max(-largest, min(high, largest))
 
 
 def _draw_bands(

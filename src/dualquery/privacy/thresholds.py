@@ -12,15 +12,14 @@ The law is a table of 128-bit thresholds, one row for each |x| up to where both 
 is one look-up and two comparisons with 128 fresh bits. No float takes part. A table is used only after the
 inequality that its price rests on has been checked, in integers, for every pair of rows a neighbour can join.
 
-*A slot.* A test that stays silent returns its reservation, and the next one would reserve the same units again. A
-slot leaves them where they are: one reservation, one test in flight, and the first fire settles it. So the ledger
-pays for each test before it is drawn, as ever, and writes nothing down for a silent one. What matters is what is
-never done: two tests at a time against one slot, and a test after its fire.
+*A slot* pays for a fire, and for what is measured after it, before the first test is drawn, and serves one test after
+another until one fires: silence costs nothing. What matters is what is never done: two tests at a time against one
+slot, and a test after its fire.
 
 *The sparse vector technique of the textbook*, AboveThreshold (Dwork and Roth 2014, Algorithm 1) for integers. An
 *epoch* draws its threshold noise once, tests with fresh noise each, and closes after the first "above"; it costs ε
-whether it closes or not, paid when it opens. The noise of a test is never its answer: whoever wants a number measures
-afresh. It costs several times as much as the hazard test, and every accounting adds it up.
+whether it closes or not. A slot holds one epoch. The noise of a test is never its answer: whoever wants a number
+measures afresh. It costs several times as much as the hazard test, and pure ε and ρ add it up, too.
 
 Proofs: docs/privacy.md, "Threshold tests".
 """
@@ -32,12 +31,14 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from enum import Enum
 from fractions import Fraction
-from functools import cached_property, lru_cache, partial
+from functools import cached_property, lru_cache
 from threading import Lock
+from typing import TypeAlias
 
 import numpy as np
 
 from dualquery.errors import BudgetError, require
+from dualquery.privacy.budget import Accounting
 from dualquery.privacy.conversion import UNITS, exp_minus
 from dualquery.privacy.events import Concentrated, Epoch, Fire
 from dualquery.privacy.ledger import Ledger
@@ -120,19 +121,6 @@ class HazardTest:
         """Of the table: what it takes to make it."""
         return last_row(self.epsilon, self.threshold) + 1
 
-    def pay(
-        self, ledger: Ledger, entropy: Entropy, follow_up: Concentrated
-    ) -> Callable[[Integers], Found | None]:
-        """Reserve a fire and the measurement after it; then the test, to be asked once."""
-        reservation = ledger.reserve(self.event, follow_up)
-
-        def test(x: Integers) -> Found | None:
-            found = self.draw(x, entropy)
-            reservation.settle(fired=found is not None)
-            return found
-
-        return test
-
     def draw(self, x: Integers, entropy: Entropy) -> Found | None:
         """One draw at each x = count(q) − round(n h), and of those that fired the first; None is silence of all.
 
@@ -150,7 +138,6 @@ class HazardTest:
         return Found(cell, FarSide.TOO_LOW if bool(nearer[cell]) == (x[cell] >= 0) else FarSide.TOO_HIGH)
 
     def probabilities(self, x: int) -> tuple[Fraction, Fraction]:
-        """The exact chances of "too low" and "too high", as drawn."""
         _, low, high = _checked(self).outcomes(x)
         return Fraction(low, 1 << _BITS), Fraction(high, 1 << _BITS)
 
@@ -194,7 +181,6 @@ def _halves(thresholds: tuple[int, ...]) -> tuple[Words, Words]:
 
 
 def _below(high: Words, low: Words, upper: Words, lower: Words) -> Flags:
-    """Whether 128 drawn bits are below a threshold."""
     below: Flags = (high < upper) | ((high == upper) & (low < lower))
     return below
 
@@ -295,13 +281,17 @@ def _log_log(beta: float) -> float:
 
 
 class Slot:
-    """Paid for when it is made; closed by the first fire, or by whoever cannot tell whether one happened."""
+    """Paid for when it is made; closed by the first fire, or by whoever cannot tell whether one happened.
+
+    Silence costs nothing by the inequality (∗) of docs/privacy.md, "Threshold tests". No accounting with fixed sizes
+    pays for a slot: what follows its fire is measured with any noise that costs no more.
+    """
 
     def __init__(self, ledger: Ledger, fire: Fire | Epoch, follow_up: Concentrated) -> None:
         """BudgetError where it is too much: then there is no slot."""
-        self._reservation = ledger.reserve(fire, follow_up) if isinstance(fire, Fire) else None
-        if isinstance(fire, Epoch):
-            ledger.charge(fire, follow_up)
+        fixed = ledger.budget.accounting in {Accounting.GAUSSIAN, Accounting.THEOREM_4_3}
+        require(not fixed, "Threshold tests are paid for by renyi, zcdp or pure accounting.")
+        ledger.charge(fire, follow_up)
         self._ledger, self._fire, self._follow_up = ledger, fire, follow_up
         self._closed = False
         self._noise: int | None = None  # of the threshold of an epoch, drawn once
@@ -314,29 +304,23 @@ class Slot:
 
     def close(self) -> None:
         """Count the fire as happened. It stays paid."""
-        if not self._closed:
-            self._closed = True
-            if self._reservation is not None:
-                self._reservation.settle(fired=True)
+        self._closed = True
 
-    def law(self, test: HazardTest | SparseVector) -> SlotTest:
-        """A test that this slot has paid for, for the curator."""
-        return SlotTest(self, test)
-
-    def pay(
-        self, test: HazardTest | SparseVector, ledger: Ledger, entropy: Entropy, follow_up: Concentrated
-    ) -> Callable[[Integers], Found | None]:
+    def begin(
+        self, test: Test, ledger: Ledger, follow_up: Concentrated
+    ) -> Callable[[Integers, Entropy], Found | None]:
         """The one test in flight, or BudgetError where this slot does not pay for it."""
         require(ledger is self._ledger, "This slot was paid for by another ledger.")
         require(test.event == self._fire, "This slot was paid for another test.")
         # An epoch draws the noise of its threshold once, by how far the numbers of its first test move.
         self._moved = test.sensitivity if self._moved is None else self._moved
         require(test.sensitivity == self._moved, "The tests of a slot are of numbers that move equally far.")
-        require(follow_up.rho <= self._follow_up.rho, "This slot pays for a cheaper measurement only.")
+        cheaper = type(follow_up) is type(self._follow_up) and follow_up.rho <= self._follow_up.rho
+        require(cheaper, "This slot pays for a cheaper measurement only.")
         require(not self._closed, "The test of this slot has fired; pay for another slot.")
         require(self._busy.acquire(blocking=False), "A test of this slot is under way; one slot, one test.")
 
-        def drawn(x: Integers) -> Found | None:
+        def drawn(x: Integers, entropy: Entropy) -> Found | None:
             if isinstance(test, HazardTest):
                 found = test.draw(x, entropy)
             else:
@@ -349,23 +333,6 @@ class Slot:
             return found
 
         return drawn
-
-
-@dataclass(frozen=True)
-class SlotTest:
-    """A test that is paid for by a slot: a law for the curator's `exceeds`."""
-
-    slot: Slot
-    test: HazardTest | SparseVector
-
-    @property
-    def sensitivity(self) -> int:
-        return self.test.sensitivity
-
-    def pay(
-        self, ledger: Ledger, entropy: Entropy, follow_up: Concentrated
-    ) -> Callable[[Integers], Found | None]:
-        return self.slot.pay(self.test, ledger, entropy, follow_up)
 
 
 @dataclass(frozen=True)
@@ -400,7 +367,6 @@ class SparseVector:
         return self.threshold + 0.5 + 6 * self.sensitivity / float(self.epsilon) * math.log(2 / beta)
 
     def threshold_noise(self, entropy: Entropy) -> int:
-        """Drawn once for an epoch."""
         return int(discrete_laplace(1, scale=self.threshold_scale, entropy=entropy)[0])
 
     def draw(self, x: Integers, entropy: Entropy, noise: int) -> Found | None:
@@ -422,62 +388,5 @@ class SparseVector:
         """4Δ/ε, of the noise that every test draws."""
         return 4 * self.sensitivity / self.epsilon
 
-    def open(self, ledger: Ledger, entropy: Entropy, *follow_up: Concentrated) -> OpenEpoch:
-        """Pay for an epoch, and for what is measured at its end, all or nothing; then draw its threshold."""
-        ledger.charge(self.event, *follow_up)
-        return OpenEpoch(self, entropy)
 
-
-class OpenEpoch:
-    """One epoch: a noisy threshold that nobody else sees. Whoever makes one has paid for it."""
-
-    def __init__(self, law: SparseVector, entropy: Entropy) -> None:
-        self._law = law
-        self._noise = law.threshold_noise(entropy)
-        self._closed = False
-
-    @property
-    def closed(self) -> bool:
-        return self._closed
-
-    def draw(self, x: Integers, entropy: Entropy) -> Found | None:
-        """The first number that is "above", which closes the epoch."""
-        require(
-            not self._closed, 'This epoch ended with its first "above"; open another, which costs its price.'
-        )
-        found = self._law.draw(x, entropy, self._noise)
-        self._closed = found is not None
-        return found
-
-
-class Epochs:
-    """One epoch after another, each opened when it is first needed: a law for the curator's `exceeds`.
-
-    An epoch is paid for together with the measurement that ends it. Whoever asks for another measurement while it
-    is open pays for that one, too, because any test may be the last. All of it out of one ledger: an epoch that
-    one table has paid for is not open for another.
-    """
-
-    def __init__(self, law: SparseVector) -> None:
-        self._law = law
-        self._ledger: Ledger | None = None
-        self._epoch: OpenEpoch | None = None
-        self._paid: set[Concentrated] = set()  # the measurements that may end the open epoch
-
-    @property
-    def sensitivity(self) -> int:
-        return self._law.sensitivity
-
-    def pay(
-        self, ledger: Ledger, entropy: Entropy, follow_up: Concentrated
-    ) -> Callable[[Integers], Found | None]:
-        """Where no epoch is open, pay for one and for the measurement that ends it; then the test."""
-        if self._ledger not in {None, ledger}:
-            raise BudgetError("These epochs are paid for by another ledger; make new ones for this table.")
-        if self._epoch is None or self._epoch.closed:
-            self._epoch = self._law.open(ledger, entropy, follow_up)
-            self._ledger, self._paid = ledger, {follow_up}
-        elif follow_up not in self._paid:
-            ledger.charge(follow_up)
-            self._paid.add(follow_up)
-        return partial(self._epoch.draw, entropy=entropy)
+Test: TypeAlias = HazardTest | SparseVector

@@ -28,8 +28,15 @@ from math import isqrt
 import numpy as np
 from numpy.typing import NDArray
 
-from dualquery.compiled import njit, popcount, prange
-from dualquery.queries.bit_columns import add_along_attributes, add_along_records, count_ones, predicate_bits
+from dualquery.compiled import njit, popcount
+from dualquery.pool import in_shares
+from dualquery.queries.bit_columns import (
+    LINE,
+    add_along_attributes,
+    add_along_records,
+    count_ones,
+    predicate_bits,
+)
 from dualquery.queries.countable import ONE_CELL, Bound
 from dualquery.queries.group import Predicates
 from dualquery.table.domain import Domain
@@ -66,7 +73,6 @@ class Binary:
         return unpack_bits(self.bits(records, first, rows), rows).T.astype(np.float64)
 
     def slabs(self, records: Records) -> Iterator[tuple[int, int]]:
-        """The first record and the number of records of each slab."""
         step = SLAB_BYTES * 8 // max(1, self.width) // LEAST_ROWS * LEAST_ROWS
         step = min(max(LEAST_ROWS, step), MOST_ROWS)
         for first in range(0, records.rows, step):
@@ -156,7 +162,8 @@ class Centred:
         """|y|² = Σ_j centre_j² + Σ_{j: x_j = 1} GRID·(GRID − 2·centre_j)."""
         sums = (self.centre**2).sum(axis=1)[group]
         values = np.ascontiguousarray((GRID * (GRID - 2 * self.centre)).T)
-        add_along_attributes(bits, group, values, sums)
+        lines = -(-bits.shape[1] // LINE)
+        in_shares(add_along_attributes, lines, bits, group, values, sums)
         return sums
 
     @property
@@ -174,13 +181,13 @@ def fits(sizes: NDArray[np.integer], members: NDArray[np.integer]) -> bool:
     return len(members) >= LEAST_TABLES and members.shape[1] <= MOST_ORDER and bool(np.all(sizes == 2))
 
 
-@njit(cache=True, parallel=True)
-def count_binary_tables(bits, rows, members, starts, counts):  # type: ignore[no-untyped-def]
+@njit(cache=True)
+def count_binary_tables(lower, upper, bits, rows, members, starts, counts):  # type: ignore[no-untyped-def]
     """counts[starts[t] : starts[t + 1]] becomes the table over members[t], the last attribute varying
     fastest.
     """
     words = bits.shape[1]
-    for t in prange(members.shape[0]):
+    for t in range(lower, upper):
         order = starts[t + 1] - starts[t]
         out = counts[starts[t] : starts[t + 1]]
         if order == 1:
@@ -243,7 +250,8 @@ class Balances:
     def counts(self, records: Records) -> Integers:
         ones = np.zeros(self.binary.width, np.int64)
         for first, rows in self.binary.slabs(records):
-            count_ones(self.binary.bits(records, first, rows), ones)
+            bits = self.binary.bits(records, first, rows)
+            in_shares(count_ones, len(bits), bits, ones)
         return 2 * ones - records.rows
 
     def bound(self) -> Bound:
@@ -317,7 +325,6 @@ class ClassSums:
 
     @property
     def number(self) -> int:
-        """Of vectors."""
         return 1 if self.together else len(self.centred.centre)
 
     def counts(self, records: Records) -> Integers:
@@ -328,7 +335,7 @@ class ClassSums:
             group = centred.classes_of(records, first, rows)
             bits = binary.bits(records, first, rows)
             w = self.clip.weights(centred.squared_lengths(bits, group))
-            add_along_records(bits, group, w, held)
+            in_shares(add_along_records, len(bits), bits, group, w, held)
             np.add.at(weight, group, w)
         sums = GRID * held.T - centred.centre * weight[:, None]
         out = np.concatenate([self.count_factor * weight[:, None], sums], axis=1)
@@ -441,8 +448,6 @@ class Held:
 
 
 class HeldItems(Held):
-    """How many records hold each item."""
-
     def counts(self, records: Records) -> Integers:
         _, ids = self.kept(records)
         return np.bincount(ids, minlength=self.items).astype(np.int64)

@@ -19,30 +19,30 @@ from collections.abc import Iterator
 import numpy as np
 from numpy.typing import NDArray
 
-from dualquery.compiled import lowest_bit, njit, popcount, prange
+from dualquery.compiled import lowest_bit, njit, popcount
+from dualquery.pool import in_shares
 from dualquery.queries.group import NONE, Predicates
 from dualquery.table.records import BitItems, Records, SparseItems, pack_bits
 
 ALL_ONES = np.uint64(0xFFFFFFFFFFFFFFFF)
 
 
-@njit(cache=True, parallel=True)
-def set_code_bits(codes, owner, bits):  # type: ignore[no-untyped-def]
+@njit(cache=True)
+def set_code_bits(lower, upper, codes, owner, bits):  # type: ignore[no-untyped-def]
     """For each record r, set bit r of bits[owner[code]]; owner < 0 skips the code."""
     rows = codes.shape[0]
-    words = bits.shape[1]
-    for w in prange(words):
+    for w in range(lower, upper):
         for r in range(64 * w, min(64 * w + 64, rows)):
             p = owner[codes[r]]
             if p >= 0:
                 bits[p, w] |= np.uint64(1) << np.uint64(r & 63)
 
 
-@njit(cache=True, parallel=True)
-def join_bits(of_values, column, start, values, predicates, first_word, bits):  # type: ignore[no-untyped-def]
+@njit(cache=True)
+def join_bits(lower, upper, of_values, column, start, values, predicates, first_word, bits):  # type: ignore[no-untyped-def]
     """bits[p] from a word on |= the OR of of_values[column[v]] over the values v that the predicate p accepts."""
     words = of_values.shape[1]
-    for i in prange(predicates.shape[0]):
+    for i in range(lower, upper):
         p = predicates[i]
         for at in range(start[p], start[p + 1]):
             v = column[values[at]]
@@ -61,19 +61,18 @@ def set_item_bits(start, ids, owner, first_row, rows, bits):  # type: ignore[no-
                 bits[p, r >> 6] |= bit
 
 
-@njit(cache=True, parallel=True)
-def count_blocked(bits, rows, literals, block_words, threads, counts):  # type: ignore[no-untyped-def]
-    """counts[q] += the number of records for which every literal of query q holds. Few columns."""
+@njit(cache=True)
+def count_blocked(lower, upper, parts, bits, rows, literals, block_words, partial):  # type: ignore[no-untyped-def]
+    """partial[part, q] becomes the number of records of every so many blocks for which each literal of q holds."""
     columns, words = bits.shape
     queries, width = literals.shape
     blocks = (words + block_words - 1) // block_words
-    partial = np.zeros((threads, queries), np.int32)
-    for thread in prange(threads):
+    for part in range(lower, upper):
         # Literal 2p is column p, 2p + 1 its negation; the last column is all ones, for padding (-1).
         local = np.zeros((2 * columns + 1, block_words), np.uint64)
         joint = np.empty(block_words, np.uint64)
-        mine = partial[thread]
-        for block in range(thread, blocks, threads):
+        mine = partial[part]
+        for block in range(part, blocks, parts):
             first = block * block_words
             size = min(block_words, words - first)
             for w in range(block_words):
@@ -114,27 +113,22 @@ def count_blocked(bits, rows, literals, block_words, threads, counts):  # type: 
                     for w in range(block_words):
                         total += popcount(joint[w])
                     mine[q] += np.int32(total)
-    for q in prange(queries):
-        for thread in range(threads):
-            counts[q] += partial[thread, q]
 
 
-@njit(cache=True, parallel=True)
-def column_sums(bits, column):  # type: ignore[no-untyped-def]
-    """The number of ones of bits[column[p]] for each p."""
-    sums = np.zeros(column.shape[0], np.int64)
-    for p in prange(column.shape[0]):
+@njit(cache=True)
+def column_sums(lower, upper, bits, column, sums):  # type: ignore[no-untyped-def]
+    """sums[p] becomes the number of ones of bits[column[p]]."""
+    for p in range(lower, upper):
         total = np.uint64(0)
         for word in bits[column[p]]:
             total += popcount(word)
         sums[p] = np.int64(total)
-    return sums
 
 
-@njit(cache=True, parallel=True)
-def list_members(bits, column, sums, limit, start, members):  # type: ignore[no-untyped-def]
+@njit(cache=True)
+def list_members(lower, upper, bits, column, sums, limit, start, members):  # type: ignore[no-untyped-def]
     """The records of every column with at most `limit` ones, at members[start[p] : start[p + 1]]."""
-    for p in prange(column.shape[0]):
+    for p in range(lower, upper):
         if sums[p] > limit:
             continue
         at = start[p]
@@ -146,19 +140,19 @@ def list_members(bits, column, sums, limit, start, members):  # type: ignore[no-
                 at += 1
 
 
-@njit(cache=True, parallel=True)
-def count_direct(bits, column, rows, sums, limit, start, members, literals, counts):  # type: ignore[no-untyped-def]
+@njit(cache=True)
+def count_direct(lower, upper, bits, column, rows, sums, limit, start, members, literals, counts):  # type: ignore[no-untyped-def]
     """counts[q] += as `count_blocked`, reading bits[column[p]] in place. Very many columns.
 
     A query with a positive literal of at most `limit` records walks that predicate's list and probes
     the other columns; any other query takes the AND of whole columns.
     """
-    queries, width = literals.shape
+    width = literals.shape[1]
     words = bits.shape[1]
     last = ALL_ONES
     if rows & 63:
         last = ALL_ONES >> np.uint64(64 - (rows & 63))
-    for q in prange(queries):
+    for q in range(lower, upper):
         rarest = -1
         for k in range(width):
             literal = literals[q, k]
@@ -193,12 +187,12 @@ def count_direct(bits, column, rows, sums, limit, start, members, literals, coun
         counts[q] += total
 
 
-@njit(cache=True, parallel=True)
-def count_parities(bits, rows, attributes, counts):  # type: ignore[no-untyped-def]
+@njit(cache=True)
+def count_parities(lower, upper, bits, rows, attributes, counts):  # type: ignore[no-untyped-def]
     """counts[q] += the number of records with an even number of ones among the columns of row q."""
-    queries, width = attributes.shape
+    width = attributes.shape[1]
     words = bits.shape[1]
-    for q in prange(queries):
+    for q in range(lower, upper):
         odd = np.uint64(0)
         for w in range(words):
             word = np.uint64(0)
@@ -209,13 +203,13 @@ def count_parities(bits, rows, attributes, counts):  # type: ignore[no-untyped-d
         counts[q] += rows - np.int64(odd)
 
 
-@njit(cache=True, parallel=True)
-def add_truth(truth, literals, complement, answers):  # type: ignore[no-untyped-def]
+@njit(cache=True)
+def add_truth(lower, upper, truth, literals, complement, answers):  # type: ignore[no-untyped-def]
     """answers[q] += q(x), where truth[literal] says which literals hold of the record x (last: padding)."""
-    queries, width = literals.shape
+    width = literals.shape[1]
     padding = truth.shape[0] - 1
     flipped = complement.shape[0] > 0
-    for q in prange(queries):
+    for q in range(lower, upper):
         holds = np.uint8(1)
         for k in range(width):
             literal = literals[q, k]
@@ -229,6 +223,7 @@ SLAB_BYTES = 512 << 20  # bit columns held at once
 VALUE_BYTES = 16 << 20  # bit columns of the values of one attribute, of some of the slab's records
 LEAST_ROWS = 64 * 128  # of a slab
 FEW = 1 << 23  # cells of bit columns
+FEW_WORDS = 256  # of a column, that are not worth sharing
 
 
 def few(columns: int, rows: int) -> bool:
@@ -237,7 +232,6 @@ def few(columns: int, rows: int) -> bool:
 
 
 def slabs(predicates: Predicates, records: Records) -> Iterator[tuple[int, int]]:
-    """The first record and the number of records of each slab."""
     step = max(LEAST_ROWS, SLAB_BYTES // len(predicates) * 8 // 4096 * 4096)
     for first in range(0, records.rows, step):
         yield first, min(step, records.rows - first)
@@ -278,15 +272,17 @@ def _code_bits(
     owner = np.full(size, NONE, np.int64)
     if len(np.unique(accepted)) == len(accepted):
         owner[accepted] = np.repeat(mine, predicates.start[mine + 1] - predicates.start[mine])
-        set_code_bits(codes, owner, bits)
+        in_shares(set_code_bits, bits.shape[1], codes, owner, bits, least=FEW_WORDS)
         return
     used = np.unique(accepted)
     owner[used] = np.arange(len(used))
     words = max(1, VALUE_BYTES // (8 * len(used)))
     for first in range(0, bits.shape[1], words):
         of_values = np.zeros((len(used), min(words, bits.shape[1] - first)), np.uint64)
-        set_code_bits(codes[64 * first : 64 * (first + words)], owner, of_values)
-        join_bits(of_values, owner, predicates.start, predicates.values, mine, first, bits)
+        some = codes[64 * first : 64 * (first + words)]
+        in_shares(set_code_bits, of_values.shape[1], some, owner, of_values, least=FEW_WORDS)
+        joined = (of_values, owner, predicates.start, predicates.values, mine, first, bits)
+        in_shares(join_bits, len(mine), *joined)
 
 
 def _item_bits(
@@ -338,21 +334,21 @@ def bits_in_place(
 LINE = 8  # words that lie in one line of the cache
 
 
-@njit(cache=True, parallel=True)
-def count_ones(bits, counts):  # type: ignore[no-untyped-def]
+@njit(cache=True)
+def count_ones(lower, upper, bits, counts):  # type: ignore[no-untyped-def]
     """counts[j] += the number of records that have attribute j."""
-    for j in prange(bits.shape[0]):
+    for j in range(lower, upper):
         total = np.uint64(0)
         for w in range(bits.shape[1]):
             total += popcount(bits[j, w])
         counts[j] += np.int64(total)
 
 
-@njit(cache=True, parallel=True)
-def add_along_attributes(bits, group, values, sums):  # type: ignore[no-untyped-def]
+@njit(cache=True)
+def add_along_attributes(lower, upper, bits, group, values, sums):  # type: ignore[no-untyped-def]
     """sums[r] += Σ_j values[j, group[r]] over the attributes j that record r has."""
     attributes, words = bits.shape
-    for block in prange((words + LINE - 1) // LINE):
+    for block in range(lower, upper):
         for j in range(attributes):
             for w in range(block * LINE, min(block * LINE + LINE, words)):
                 word = bits[j, w]
@@ -362,11 +358,11 @@ def add_along_attributes(bits, group, values, sums):  # type: ignore[no-untyped-
                     word &= word - np.uint64(1)
 
 
-@njit(cache=True, parallel=True)
-def add_along_records(bits, group, weights, sums):  # type: ignore[no-untyped-def]
+@njit(cache=True)
+def add_along_records(lower, upper, bits, group, weights, sums):  # type: ignore[no-untyped-def]
     """sums[j, group[r]] += weights[r] for every record r that has attribute j."""
-    attributes, words = bits.shape
-    for j in prange(attributes):
+    words = bits.shape[1]
+    for j in range(lower, upper):
         for w in range(words):
             word = bits[j, w]
             while word:

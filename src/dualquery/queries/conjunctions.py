@@ -24,7 +24,8 @@ from math import comb
 import numpy as np
 from numpy.typing import NDArray
 
-from dualquery.compiled import njit, threads
+from dualquery.compiled import njit
+from dualquery.pool import in_shares, threads
 from dualquery.queries.bit_columns import (
     add_truth,
     bits_in_place,
@@ -59,6 +60,7 @@ from dualquery.types import Integers
 BLOCK_BYTES = 1 << 20  # a block of all columns and negations: stays in the second-level cache
 BLOCK_WORDS_MOST = 128
 BLOCK_WORDS_LEAST = 8
+LEAST_QUERIES = 256  # of whole columns, that are worth sharing
 
 
 @dataclass(frozen=True)
@@ -98,14 +100,14 @@ class Conjunctions(Listed):
 
         Neighbouring queries share columns, so that the processor finds them in its caches.
         """
-        literals, predicates = _used(self)
+        literals, predicates = used_literals(self)
         order = _sorting(literals)
         return order, np.ascontiguousarray(literals[order]), predicates
 
     def add_answers(self, record: NDArray[np.int32], answers: NDArray[np.int32]) -> None:
         truth = literal_truth(self.predicates, record)
         complement = np.zeros(0, np.uint8) if self.complement is None else self.complement.view(np.uint8)
-        add_truth(truth, self.literals, complement, answers)
+        in_shares(add_truth, len(self.literals), truth, self.literals, complement, answers, least=1 << 15)
 
     def most_satisfied(self) -> int:
         return self._incidence.satisfied
@@ -149,27 +151,34 @@ def _count_slab(
     counts: Integers,
 ) -> None:
     if few(literals.size, rows):
-        everyone = pack_bits(np.ones((1, rows), np.bool_))[0]
-        for number, row in enumerate(literals):
-            held = everyone.copy()
-            for literal in row[row >= 0]:
-                held &= ~bits[column[literal >> 1]] if literal & 1 else bits[column[literal >> 1]]
-            counts[number] += int(np.bitwise_count(held).sum())
+        everyone = pack_bits(np.ones((1, rows), np.bool_))
+        held = np.repeat(everyone, len(literals), axis=0)
+        for place in range(literals.shape[1]):
+            mine = np.flatnonzero(literals[:, place] >= 0)
+            literal = literals[mine, place]
+            flipped = np.where(literal & 1, ~np.uint64(0), np.uint64(0))
+            held[mine] &= bits[column[literal >> 1]] ^ flipped[:, None]
+        counts += np.bitwise_count(held).sum(axis=1, dtype=np.int64)
         return
     block_words = min(BLOCK_WORDS_MOST, BLOCK_BYTES // (16 * len(column)) // 8 * 8)
     if block_words >= BLOCK_WORDS_LEAST:
-        count_blocked(bits, rows, literals, block_words, threads(), counts)
+        parts = min(threads(), max(1, bits.shape[1] // block_words))
+        partial = np.zeros((parts, len(literals)), np.int32)
+        in_shares(count_blocked, parts, parts, bits, rows, literals, block_words, partial)
+        counts += partial.sum(axis=0, dtype=np.int64)
         return
-    sums = column_sums(bits, column)
+    sums = np.empty(len(column), np.int64)
+    in_shares(column_sums, len(column), bits, column, sums)
     limit = bits.shape[1] // 2  # walking a list of more members is slower than reading the column
     lengths = np.where(sums <= limit, sums, 0)
     start = np.concatenate([[0], np.cumsum(lengths)])
     members = np.empty(int(start[-1]), np.int32)
-    list_members(bits, column, sums, limit, start, members)
-    count_direct(bits, column, rows, sums, limit, start, members, literals, counts)
+    in_shares(list_members, len(column), bits, column, sums, limit, start, members)
+    walked = (bits, column, rows, sums, limit, start, members, literals, counts)
+    in_shares(count_direct, len(literals), *walked, least=LEAST_QUERIES)
 
 
-def _used(group: Conjunctions) -> tuple[NDArray[np.int32], Predicates]:
+def used_literals(group: Conjunctions) -> tuple[NDArray[np.int32], Predicates]:
     """The literals over only those predicates that some query uses."""
     predicates = group.predicates
     wanted = np.zeros(len(predicates) + 1, np.bool_)  # the last entry takes the padding
@@ -217,10 +226,13 @@ class Parities(Listed):
         for first, rows in slabs(ones, records):
             bits = predicate_bits(ones, records, first, rows)
             if few(self.attributes.size, rows):
-                odd = [np.bitwise_xor.reduce(bits[row[row >= 0]], axis=0) for row in columns]
-                counts += rows - np.array([int(np.bitwise_count(words).sum()) for words in odd])
+                odd = np.zeros((self.size, bits.shape[1]), np.uint64)
+                for place in range(columns.shape[1]):
+                    mine = np.flatnonzero(columns[:, place] >= 0)
+                    odd[mine] ^= bits[columns[mine, place]]
+                counts += rows - np.bitwise_count(odd).sum(axis=1, dtype=np.int64)
             else:
-                count_parities(bits, rows, columns, counts)
+                in_shares(count_parities, len(columns), bits, rows, columns, counts, least=LEAST_QUERIES)
 
     def add_answers(self, record: NDArray[np.int32], answers: NDArray[np.int32]) -> None:
         padded = np.append(record, 0)  # padding -1 meets this zero

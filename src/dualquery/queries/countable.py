@@ -87,8 +87,6 @@ class Derived(ABC):
 
 @dataclass(frozen=True, eq=False)
 class Together:
-    """Several countables, one behind the other."""
-
     parts: tuple[Countable, ...]
 
     def counts(self, records: Records, /) -> Integers:
@@ -99,10 +97,8 @@ class Together:
 
 
 def underlying(what: Countable) -> Countable:
-    """What is counted in the end."""
     return underlying(what.counted()) if isinstance(what, Derived) else what
 
 
 def worked_out(what: Countable, counts: Integers, rows: int) -> Integers:
-    """The numbers, from those of what is counted in the end."""
     return what.of(worked_out(what.counted(), counts, rows), rows) if isinstance(what, Derived) else counts

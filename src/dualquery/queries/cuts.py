@@ -27,9 +27,8 @@ from dualquery.queries.group import (
 from dualquery.queries.language.vocabulary import quoted_where_needed
 from dualquery.table.graph import Graph
 from dualquery.table.records import Records, pack_bits, unpack_bits
-from dualquery.types import Integers
+from dualquery.types import Integers, Words
 
-Bits = NDArray[np.uint64]
 MOST_WORK = 4e9  # multiplications for the exact incidence of cuts
 AT_ONCE = 1 << 24  # vertices of all cuts that are unpacked at once
 
@@ -39,8 +38,8 @@ class Cuts(NotProducts):
     """Cut q goes from the vertices of row sources[q] to those of row targets[q]."""
 
     domain: Graph
-    sources: Bits
-    targets: Bits
+    sources: Words
+    targets: Words
 
     noun = "cuts"
 
@@ -117,7 +116,6 @@ class Cuts(NotProducts):
         digest.add("cuts to", self.targets.astype("<u8").tobytes(), self.targets.shape)
 
     def texts(self, indices: NDArray[np.int64]) -> list[str]:
-        """`edges from {a, b} to {c}`, `edges leaving {a .. d}`."""
         number = len(self.domain.vertices)
         out = []
         for q in indices.tolist():
@@ -139,7 +137,6 @@ class Cuts(NotProducts):
 
 
 def cuts_of(domain: Graph, sources: NDArray[np.bool_], targets: NDArray[np.bool_]) -> Cuts:
-    """Cuts from rows of truth values, one column per vertex."""
     return Cuts(domain, pack_bits(sources), pack_bits(targets))
 
 
@@ -151,7 +148,7 @@ def _ones(weights: NDArray[np.int64] | None) -> NDArray[np.int64]:
     return np.empty(0, np.int64) if weights is None else weights
 
 
-def _patterns(bits: Bits, number: int) -> tuple[NDArray[np.uint8], NDArray[np.intp]]:
+def _patterns(bits: Words, number: int) -> tuple[NDArray[np.uint8], NDArray[np.intp]]:
     """The ways in which vertices are members, one row per way, one column per set; and the way of each vertex."""
     members = np.packbits(unpack_bits(bits, number).T, axis=1)
     ways, which = np.unique(members, axis=0, return_inverse=True)
@@ -174,23 +171,19 @@ def count_cuts(source, target, weights, from_, to, directed, out):  # type: igno
         out[q] += total
 
 
-VertexClasses = NDArray[np.int64]  # of each vertex
-
-
 @dataclass(frozen=True, eq=False)
 class CoarseTable:
     """The classes of the vertices that edges leave, and of those that they enter."""
 
-    source: VertexClasses
-    target: VertexClasses
+    source: Integers
+    target: Integers
     shape: tuple[int, int]
 
     @property
     def size(self) -> int:
         return self.shape[0] * self.shape[1]
 
-    def cells(self, source: VertexClasses, target: VertexClasses) -> VertexClasses:
-        """The cell of each edge."""
+    def cells(self, source: Integers, target: Integers) -> Integers:
         return self.source[source] * self.shape[1] + self.target[target]
 
 
@@ -198,11 +191,11 @@ class CoarseTable:
 class LikelyPairs:
     """A cell for each of some pairs of vertices, and one for all others: of u with the first many[u] by `rank`."""
 
-    many: VertexClasses
-    rank: VertexClasses
+    many: Integers
+    rank: Integers
 
     @property
-    def starts(self) -> VertexClasses:
+    def starts(self) -> Integers:
         return np.concatenate([[0], np.cumsum(self.many)])
 
     @property
@@ -213,13 +206,11 @@ class LikelyPairs:
     def shape(self) -> tuple[int, ...]:
         return (self.size,)
 
-    def cells(self, source: VertexClasses, target: VertexClasses) -> VertexClasses:
-        """The cell of each edge."""
+    def cells(self, source: Integers, target: Integers) -> Integers:
         place = self.rank[target]
         return np.where(place < self.many[source], self.starts[source] + place, self.size - 1)
 
-    def pairs(self) -> tuple[VertexClasses, VertexClasses]:
-        """Both vertices of each cell but the last."""
+    def pairs(self) -> tuple[Integers, Integers]:
         source = np.repeat(np.arange(len(self.many)), self.many)
         place = np.arange(len(source)) - self.starts[source]
         return source, np.argsort(self.rank)[place]
@@ -242,7 +233,6 @@ def likely_pairs(leaving: NDArray[np.float64], entering: NDArray[np.float64], mo
 
 
 def degrees(number: int) -> tuple[CoarseTable, CoarseTable]:
-    """What leaves each vertex, and what enters it."""
     alone, together = np.arange(number), np.zeros(number, np.int64)
     return CoarseTable(alone, together, (number, 1)), CoarseTable(together, alone, (1, number))
 
@@ -251,7 +241,7 @@ def degrees(number: int) -> tuple[CoarseTable, CoarseTable]:
 class Blocks:
     """A cell for each pair of classes, and one for all loops: a loop is in no cut between a set and the rest."""
 
-    classes: VertexClasses
+    classes: Integers
     number: int
 
     @property
@@ -262,8 +252,7 @@ class Blocks:
     def shape(self) -> tuple[int, ...]:
         return (self.size,)
 
-    def cells(self, source: VertexClasses, target: VertexClasses) -> VertexClasses:
-        """The cell of each edge."""
+    def cells(self, source: Integers, target: Integers) -> Integers:
         block = self.classes[source] * self.number + self.classes[target]
         return np.where(source == target, self.size - 1, block)
 
@@ -300,7 +289,6 @@ class CoarseEdges:
         return Bound((l1, l2_squared), (2 * l1, 2 * l2_squared))
 
     def split(self, numbers: Integers) -> list[NDArray[np.float64]]:
-        """Some numbers as tables, in edges."""
         ends = np.cumsum([0, *(table.size for table in self.tables)])
         return [
             numbers[a:b].reshape(table.shape) / times

@@ -5,7 +5,7 @@ from __future__ import annotations
 from abc import abstractmethod
 from collections.abc import Sequence
 from dataclasses import dataclass
-from functools import lru_cache
+from functools import cached_property, lru_cache
 from itertools import combinations
 from math import prod
 
@@ -217,8 +217,11 @@ class MultipliedTables(Derived):
         """How far one record moves the numbers of a table over attributes of these sizes."""
 
     def sizes_of(self, members: Set) -> tuple[int, ...]:
-        """The number of values of each attribute of a set."""
-        return tuple(int(self.domain.sizes[j]) for j in members)
+        return tuple([self._sizes[j] for j in members])
+
+    @cached_property
+    def _sizes(self) -> list[int]:
+        return [int(size) for size in self.domain.sizes]
 
 
 @dataclass(frozen=True)
@@ -258,11 +261,8 @@ class Interactions(MultipliedTables):
 
     def in_records(self, noisy: Integers) -> dict[Set, Cells]:
         """The noisy interactions in records, centred along every attribute: post-processing."""
-        tables = self.counted().split(noisy)
-        return {
-            members: centred(table / self.scale(t))
-            for t, (members, table) in enumerate(zip(self.sets, tables, strict=True))
-        }
+        tables = zip(self.sets, self.counted().split(noisy), strict=True)
+        return {members: centred(table / self.scale(t)) for t, (members, table) in enumerate(tables)}
 
 
 def interaction_scale(sizes: Sequence[int]) -> int:
@@ -324,7 +324,6 @@ class SignedTables(MultipliedTables):
         return Bound((1, 1), apart)
 
     def in_records(self, noisy: Integers) -> dict[Set, NDArray[np.float64]]:
-        """The noisy signed tables in records."""
         out, start = {}, 0
         for members, multiplier in zip(self.sets, self.multipliers, strict=True):
             shape = signed_shape(self.sizes_of(members))

@@ -74,7 +74,6 @@ class Distances(Derived, NotProducts):
         return self.axes.placed(tuple(self.positions.T))
 
     def places(self, axis: int) -> Positions:
-        """The position of each point on an axis."""
         return self.axes.at(axis, self._placed)
 
     def _columns(self) -> list[list[int]]:
@@ -87,14 +86,12 @@ class Distances(Derived, NotProducts):
         return DistanceSums(self)
 
     def of(self, counts: Integers, rows: int) -> Integers:
-        """The floor of sums over all records."""
         return counts // self.grid
 
     def bound(self) -> Bound:
         return bound_of_queries(self)
 
     def sums(self, records: Records) -> Integers:
-        """Σ_x v(x), which adds up over records."""
         total = np.zeros(self.size, np.int64)
         held = self.axes.placed(positions_of(records))
         for axis in self.asked.tolist():
@@ -194,7 +191,6 @@ def distances_to(
 
 
 def positions_of(records: Records) -> tuple[Positions, ...]:
-    """Of all records, column by column."""
     columns = records.columns
     assert all(isinstance(each, np.ndarray) for each in columns), "a coordinate is a position"
     return columns  # type: ignore[return-value]

@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from dataclasses import replace
 from itertools import combinations
-from math import inf
+from math import inf, prod
 from os.path import isfile
 from pathlib import Path
 
@@ -21,9 +21,11 @@ from dualquery.queries.group import NONE, Group, equalities
 from dualquery.queries.language.canonical import Literal, Query
 from dualquery.queries.language.reader import Reader, to_groups
 from dualquery.queries.language.vocabulary import unknown_name
+from dualquery.queries.models import read_formula
 from dualquery.queries.random_families import Stream, Urn, random_conjunctions, random_literals, ranges
 from dualquery.queries.tables import Tables
 from dualquery.queries.workload import (
+    MOST_CELLS,
     Grammar,
     Workload,
     affordable_order,
@@ -34,6 +36,7 @@ from dualquery.queries.workload import (
 )
 from dualquery.registry import KINDS
 from dualquery.table.domain import Categorical, Domain, Items, Numeric
+from dualquery.types import Set
 
 
 def disjunctions(domain: Domain, k: int, count: int | None = None, seed: int = 0) -> Workload:
@@ -96,7 +99,7 @@ def attributes_of_disjunctions(workload: Workload) -> NDArray[np.int32]:
 
 FAMILIES = (
     "marginals:K, marginals:K:ATTRIBUTE, random:K:COUNT, random-literals:K:COUNT, parities:K, disjunctions:K, "
-    "ranges:ATTRIBUTE:COUNT"
+    "ranges:ATTRIBUTE:COUNT, tables:A*B,A*C, regress:Y~A+B"
 )
 Make = Callable[[Domain, list[str], str], Workload]  # of the fields of a SPEC, and the SPEC itself
 
@@ -167,13 +170,12 @@ def groups_of(domain: Domain, texts: Sequence[str], places: Sequence[str]) -> tu
 
 
 def grammar_of(domain: Domain) -> Grammar:
-    """How the questions of this kind of table are written."""
     grammar: Grammar = KINDS[domain.kind].grammar
     return grammar
 
 
 def from_file(domain: Domain, path: str | Path) -> Workload:
-    """The queries of a file, one a line; blank lines and what follows a # are passed over."""
+    """The queries of a file, one per line; blank lines and what follows a # are passed over."""
     try:
         lines = Path(path).read_text(encoding="utf-8-sig").split("\n")
     except UnicodeDecodeError:
@@ -197,17 +199,29 @@ def from_spec(domain: Domain, spec: str | Sequence[str]) -> Workload:
     """The workload that a SPEC names, or several joined by `+` or given as a list.
 
     marginals:K[:ATTRIBUTE], random:K:COUNT[:SEED], random-literals:K:COUNT[:SEED], parities:K,
-    disjunctions:K[:COUNT[:SEED]], ranges:ATTRIBUTE[*ATTRIBUTE…]:COUNT[:SEED], or the path of a file with one
-    query a line.
+    disjunctions:K[:COUNT[:SEED]], ranges:ATTRIBUTE[*ATTRIBUTE…]:COUNT[:SEED], tables:A*B,A*C, regress:Y~A+B, or
+    the path of a file with one query a line.
     """
     parts: list[str] = []
     for text in [spec] if isinstance(spec, str) else spec:
         # A path may contain a plus.
-        parts += [text] if isfile(text) else [part.strip() for part in text.split("+")]
+        parts += [text] if isfile(text) else _joined_formulas([part.strip() for part in text.split("+")])
     workloads = [_from_one_spec(domain, part) for part in parts]
     groups = tuple(group for workload in workloads for group in workload.groups)
     notes = tuple(note for workload in workloads for note in workload.notes)
     return Workload(domain, groups, " + ".join(workload.spec for workload in workloads), notes)
+
+
+def _joined_formulas(parts: list[str]) -> list[str]:
+    """Parts of a SPEC between pluses; those of a formula are one part again."""
+    joined: list[str] = []
+    for part in parts:
+        of_formula = joined and joined[-1].startswith("regress:") and part.partition(":")[0] not in SPECS
+        if of_formula and not isfile(part):
+            joined[-1] += f" + {part}"
+        else:
+            joined.append(part)
+    return joined
 
 
 def names_family(domain: Domain, text: str) -> bool:
@@ -276,6 +290,51 @@ def _ranges_from_spec(domain: Domain, fields: list[str], spec: str) -> Workload:
     raise QueryError(f"'{spec}' should read ranges:ATTRIBUTE:COUNT or ranges:ATTRIBUTE:COUNT:SEED")
 
 
+def tables(domain: Domain, sets: Sequence[Sequence[str]], spec: str | None = None) -> Workload:
+    """Every cell of the tables over these attributes, by name."""
+    found = []
+    for names in sets:
+        members = tuple(sorted(_known(domain, name) for name in names))
+        if len(set(members)) < len(members):
+            raise QueryError(f"an attribute stands twice in the table {'*'.join(names)}")
+        found.append(members)
+    return _of_sets(domain, found, spec or f"tables:{','.join('*'.join(names) for names in sets)}")
+
+
+def _of_sets(domain: Domain, sets: Sequence[Set], spec: str) -> Workload:
+    cells = sum(prod(int(domain.sizes[j]) for j in members) for members in sets)
+    if cells > MOST_CELLS:
+        raise QueryError(f"the tables of '{spec}' have {cells:,} cells; at most {MOST_CELLS:,} are allowed")
+    return Workload(domain, (Tables(domain, tuple(dict.fromkeys(sets))),), spec)
+
+
+def _tables_from_spec(domain: Domain, fields: list[str], spec: str) -> Workload:
+    """Names between asterisks, sets between commas; a name of the domain that holds either wins."""
+    named = [_names_between(domain, each, "*") for each in _names_between(domain, ":".join(fields), ",")]
+    if not all(all(names) for names in named):
+        raise QueryError(f"'{spec}' should read {SPECS['tables'][0]}")
+    return tables(domain, named, spec)
+
+
+def _names_between(domain: Domain, text: str, sign: str) -> list[str]:
+    """The parts of a text between signs; the longest that is the name of an attribute is one part."""
+    pieces, parts = text.split(sign), []
+    while pieces:
+        longest = next(
+            (most for most in range(len(pieces), 1, -1) if domain.find(sign.join(pieces[:most])) is not None),
+            1,
+        )
+        joined = sign.join(pieces[:longest])
+        parts.append(joined if domain.find(joined) is not None else joined.strip())
+        del pieces[:longest]
+    return parts
+
+
+def _regress_from_spec(domain: Domain, fields: list[str], spec: str) -> Workload:
+    """The tables that a regression is made of (`queries.models`)."""
+    return _of_sets(domain, read_formula(domain, ":".join(fields)).sets, spec)
+
+
 def _integer(text: str, what: str, spec: str) -> int:
     if not (text.isascii() and text.isdecimal() and len(text) <= 18):
         raise QueryError(f"{what} must be a whole number in '{spec}', and '{text}' is not")
@@ -314,6 +373,8 @@ SPECS: dict[str, tuple[str, int, float, Make]] = {
     "parities": ("parities:K", 1, 1, _of_numbers(parities)),
     "disjunctions": ("disjunctions:K, or disjunctions:K:COUNT:SEED", 1, 3, _of_numbers(disjunctions)),
     "ranges": ("ranges:ATTRIBUTE:COUNT or ranges:ATTRIBUTE:COUNT:SEED", 2, inf, _ranges_from_spec),
+    "tables": ("tables:A*B,A*C with the names of attributes", 1, inf, _tables_from_spec),
+    "regress": ("regress:Y ~ A + B with the names of attributes", 1, inf, _regress_from_spec),
 }  # fmt: skip
 
 QUERIES = Grammar("queries", FAMILIES, _example, _read, _family_of)  # of a table of records

@@ -55,7 +55,6 @@ class Predicates:
 
     @staticmethod
     def of(pairs: Sequence[tuple[int, Sequence[int]]]) -> Predicates:
-        """From (attribute, accepted values) pairs."""
         lengths = [len(values) for _, values in pairs]
         return Predicates(
             np.array([attribute for attribute, _ in pairs], np.int32),
@@ -92,7 +91,6 @@ def equality_literal(
 
 
 def concatenated(tables: list[Predicates]) -> Predicates:
-    """The predicates of several tables in a row."""
     if len(tables) == 1:
         return tables[0]
     ends = np.cumsum([0, *(len(table.values) for table in tables)])
@@ -407,7 +405,6 @@ class Numbering:
 
 
 def numbering_of(predicates: Predicates, literals: NDArray[np.int32], domain: Domain) -> Numbering:
-    """The numbering of the predicates that some literals use."""
     used = np.zeros(len(predicates) + 1, np.bool_)
     used[literals >> 1] = True  # padding, -1 >> 1 = -1, marks the last place, which is nobody's
     lengths = np.diff(predicates.start)

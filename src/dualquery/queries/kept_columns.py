@@ -19,12 +19,11 @@ from dualquery.queries.group import NONE, Group, NotProducts, Predicates, Produc
 from dualquery.queries.means import CellMeans
 from dualquery.queries.tables import Tables
 from dualquery.table.records import BitItems, Records, SparseItems, pack_bits, unpack_bits
-from dualquery.types import Integers
+from dualquery.types import Integers, Words
 
 MOST_BYTES = 256 << 20  # kept at once
 MOST_ROWS = 1 << 22  # whose cells are kept; of more they are worked out some at a time
 
-Mask = NDArray[np.uint64]
 _ONE = np.ones(1, np.int32)
 
 
@@ -55,7 +54,7 @@ class KeptColumns:
             counts[place] = count
         return counts
 
-    def mask(self, group: Group) -> Mask:
+    def mask(self, group: Group) -> Words:
         """The records that the only query of a group holds for, one bit each."""
         ((_, mask, _),) = self._masks(group.products(np.zeros(1, np.int64)))
         return mask
@@ -89,7 +88,6 @@ class KeptColumns:
         return sums
 
     def cells(self, table: Tables) -> NDArray[np.integer]:
-        """The cell of a lone table that each record lies in."""
         (members,) = table.sets
         return self._keep(("cells", members), lambda: self._joint_codes(members, 0, self.records.rows))
 
@@ -107,10 +105,9 @@ class KeptColumns:
             return unpack_bits(bits[None, first // 64 : -(-last // 64)], last - first)[0]
         return codes[first:last]
 
-    def _masks(self, rows: ProductRows) -> list[tuple[int, Mask, int]]:
-        """Of each query its place, its mask and its count."""
+    def _masks(self, rows: ProductRows) -> list[tuple[int, Words, int]]:
         everyone = self._everyone()
-        masks: list[tuple[int, Mask]] = []
+        masks: list[tuple[int, Words]] = []
         for place, literals, complement in zip(
             rows.positions.tolist(), rows.literals.tolist(), rows.complement.tolist(), strict=True
         ):
@@ -129,17 +126,16 @@ class KeptColumns:
             masks.append((place, mask))
         return [(place, mask, int(np.bitwise_count(mask).sum())) for place, mask in masks]
 
-    def _everyone(self) -> Mask:
+    def _everyone(self) -> Words:
         return self._keep("all", lambda: pack_bits(np.ones((1, self.records.rows), np.bool_))[0]).view(
             np.uint64
         )
 
-    def _column(self, attribute: int, accepted: NDArray[np.int32]) -> Mask:
-        """The records whose value is one of these, one bit each."""
+    def _column(self, attribute: int, accepted: NDArray[np.int32]) -> Words:
         values = tuple(accepted.tolist())
         return self._keep((attribute, values), lambda: self._bits(attribute, values)).view(np.uint64)
 
-    def _bits(self, attribute: int, values: tuple[int, ...]) -> Mask:
+    def _bits(self, attribute: int, values: tuple[int, ...]) -> Words:
         codes, rows = self.records.columns[self.records.domain.column_of(attribute)[0]], self.records.rows
         if isinstance(codes, SparseItems | BitItems):
             return predicate_bits(Predicates.of([(attribute, values)]), self.records, 0, rows)[0]
@@ -161,7 +157,7 @@ class KeptColumns:
         return made
 
 
-@njit(cache=True, nogil=True)
+@njit(cache=True)
 def mass_of(mask, weights):  # type: ignore[no-untyped-def]
     """The sum of the whole weights of the rows in a mask."""
     total = np.int64(0)
@@ -177,21 +173,21 @@ def mass_of(mask, weights):  # type: ignore[no-untyped-def]
     return total
 
 
-@njit(cache=True, nogil=True)
+@njit(cache=True)
 def add_weights(cells, weights, sums):  # type: ignore[no-untyped-def]
     """sums[cell of row r] += weight of row r."""
     for r in range(cells.shape[0]):
         sums[cells[r]] += weights[r]
 
 
-@njit(cache=True, nogil=True)
+@njit(cache=True)
 def add_ones(cells, sums):  # type: ignore[no-untyped-def]
     """sums[cell of row r] += 1."""
     for r in range(cells.shape[0]):
         sums[cells[r]] += 1
 
 
-@njit(cache=True, nogil=True)
+@njit(cache=True)
 def accepted_bits(codes, accepted, bits):  # type: ignore[no-untyped-def]
     """Bit r says whether the code of record r is accepted (1, of all codes 0 or 1)."""
     rows = codes.shape[0]

@@ -80,7 +80,6 @@ class Lists(NotProducts):
 
     @property
     def longest(self) -> int:
-        """The most cells of a list (S)."""
         return int(np.diff(self.start).max(initial=0))
 
     def take(self, indices: NDArray[np.int64]) -> Lists:
@@ -99,7 +98,6 @@ class Lists(NotProducts):
 
 
 def record_cells(records: Records) -> Words:
-    """The cell of each record."""
     columns = [codes for codes in records.columns if isinstance(codes, np.ndarray)]
     return cells_of(columns, records.rows)
 
@@ -127,7 +125,6 @@ def _found(held: Words, times: NDArray[np.integer], wanted: Words) -> NDArray[np
 
 
 def joined(groups: list[Lists]) -> Lists:
-    """Several groups of lists as one."""
     if len(groups) == 1:
         return groups[0]
     cells = np.concatenate([group.catalogue.cells for group in groups])

@@ -26,7 +26,7 @@ from dualquery.queries.group import Digest, NotProducts, bound_of_queries, padde
 from dualquery.queries.language.vocabulary import unknown_name
 from dualquery.queries.tables import Tables
 from dualquery.table.dates import Dates
-from dualquery.table.domain import Domain, Items, Numeric
+from dualquery.table.domain import Categorical, Domain, Items, Numeric
 from dualquery.table.records import Records
 from dualquery.types import Integers
 
@@ -188,6 +188,8 @@ def values_of(domain: Domain, attribute: int) -> NDArray[Any]:
     column = domain.column_of(attribute)[1]
     if isinstance(column, Items):
         return np.arange(2)
+    if isinstance(column, Categorical) and column.numeric:
+        return column.numbers
     if not isinstance(column, Numeric) or isinstance(column, Dates):
         return np.array(column.labels)
     low, high = column.bounds()

@@ -86,7 +86,6 @@ class Question:
 
     @cached_property
     def shape(self) -> tuple[int, ...]:
-        """The number of values along each attribute of a table."""
         return tuple(int(self.domain.sizes[j]) for j in self.members)
 
     @property
@@ -167,7 +166,6 @@ class QuestionReader:
 
 
 def mean_text(domain: Domain, members: tuple[int, ...], numbers: Integers) -> str:
-    """The mean of a number of each cell in the language."""
     if len(numbers) > MOST_CELLS:
         raise QueryError(f"a mean is by at most {MOST_CELLS:,} cells; leave out an attribute")
     names = "".join(f" {BY} {_quoted(attribute_text(domain, j))}" for j in members)
@@ -185,8 +183,6 @@ BY = "by"
 
 
 class TableReader(Reader):
-    """Reads queries, and tables too."""
-
     def read_members(self, text: str, *, in_order: bool = False) -> tuple[int, ...] | None:
         """The attributes of the table that a text asks for, increasing; None where it does not ask for a table.
 

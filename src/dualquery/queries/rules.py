@@ -20,7 +20,6 @@ from math import prod
 
 import numpy as np
 import pyarrow as pa
-from numpy.typing import NDArray
 
 from dualquery.errors import DataError, QueryError, SchemaError
 from dualquery.queries.language.canonical import Query
@@ -35,13 +34,11 @@ from dualquery.table.reading.source import choose
 from dualquery.table.records import ColumnCodes, Records, smallest_type
 from dualquery.table.schema import Schema, read_schema
 from dualquery.table.toml_text import quoted
+from dualquery.types import Flags, Integers
 
 MOST_CELLS = 2_000_000  # of a rule's table
 PASSES = 20
 TRIES = 2000  # random rows, among which one must be mended for the rules to leave anything
-
-Rows = NDArray[np.int64]  # one column per attribute
-Mask = NDArray[np.bool_]
 
 
 @dataclass(frozen=True, eq=False)
@@ -50,12 +47,11 @@ class Zeros:
 
     says: str
     members: tuple[int, ...]
-    impossible: Mask
+    impossible: Flags
     mended: tuple[int, ...]
 
-    def broken(self, rows: Rows) -> Mask:
-        """Which rows are in such a cell."""
-        found: Mask = self.impossible[tuple(rows[:, j] for j in self.members)]
+    def broken(self, rows: Integers) -> Flags:
+        found: Flags = self.impossible[tuple(rows[:, j] for j in self.members)]
         return found
 
 
@@ -73,7 +69,7 @@ def structural_zeros(domain: Domain) -> tuple[Zeros, ...]:
     return tuple(found)
 
 
-def zeros_of(domain: Domain, members: tuple[int, ...]) -> Mask | None:
+def zeros_of(domain: Domain, members: tuple[int, ...]) -> Flags | None:
     """The cells of a table that no rule leaves anybody in; None where there are none."""
     shape = [int(domain.sizes[j]) for j in members]
     out = np.zeros(shape, np.bool_)
@@ -121,8 +117,7 @@ def _check_members(domain: Domain, members: Sequence[int], says: str) -> None:
         )
 
 
-def _held(domain: Domain, query: Query, members: tuple[int, ...]) -> Mask:
-    """Where a query holds, over a table."""
+def _held(domain: Domain, query: Query, members: tuple[int, ...]) -> Flags:
     out = np.ones([int(domain.sizes[j]) for j in members], np.bool_)
     for attribute, values, negated in query.literals:
         accepted = np.full(int(domain.sizes[attribute]), negated)
@@ -186,7 +181,7 @@ def check_rules(domain: Domain, seed: int = 0) -> None:
         )
 
 
-def possible_row(domain: Domain, rng: np.random.Generator) -> Rows | None:
+def possible_row(domain: Domain, rng: np.random.Generator) -> Integers | None:
     """A row that keeps all rules (attributes of no rule are 0), found among random ones."""
     zeros = structural_zeros(domain)
     touched = sorted({j for each in zeros for j in each.members})
@@ -199,7 +194,6 @@ def possible_row(domain: Domain, rng: np.random.Generator) -> Rows | None:
 
 
 def obeyed(records: Records, rng: np.random.Generator) -> Records:
-    """The same records, those that break a rule mended."""
     domain = records.domain
     if not domain.rules:
         return records
@@ -228,14 +222,14 @@ def obeyed(records: Records, rng: np.random.Generator) -> Records:
     return Records(domain, records.rows, tuple(columns), records.records_per_person)
 
 
-def _broken(rows: Rows, zeros: Sequence[Zeros]) -> Mask:
+def _broken(rows: Integers, zeros: Sequence[Zeros]) -> Flags:
     out = np.zeros(len(rows), np.bool_)
     for each in zeros:
         out |= each.broken(rows)
     return out
 
 
-def _mend(rows: Rows, zeros: Sequence[Zeros], domain: Domain, rng: np.random.Generator) -> None:
+def _mend(rows: Integers, zeros: Sequence[Zeros], domain: Domain, rng: np.random.Generator) -> None:
     """Change one attribute of each row that breaks a rule, rule after rule, until none does or it is enough."""
     for _ in range(PASSES):
         clean = True
@@ -248,7 +242,7 @@ def _mend(rows: Rows, zeros: Sequence[Zeros], domain: Domain, rng: np.random.Gen
             return
 
 
-def _mend_one(rows: Rows, bad: Rows, zeros: Zeros, domain: Domain, rng: np.random.Generator) -> None:
+def _mend_one(rows: Integers, bad: Integers, zeros: Zeros, domain: Domain, rng: np.random.Generator) -> None:
     """For each bad row a value of one attribute, as frequent as among good rows that agree on the others."""
     sizes = [int(domain.sizes[j]) for j in zeros.members]
     counts = np.zeros(sizes, np.float64)
@@ -272,7 +266,7 @@ def _mend_one(rows: Rows, bad: Rows, zeros: Zeros, domain: Domain, rng: np.rando
     rows[left, j] = rng.integers(0, int(domain.sizes[j]), len(left))
 
 
-def _settle(rows: Rows, domain: Domain, rule: Dependency) -> None:
+def _settle(rows: Integers, domain: Domain, rule: Dependency) -> None:
     """Every row gets the value that most rows have which agree on what it depends on."""
     to = domain.find(rule.attribute)
     assert to is not None
@@ -285,7 +279,7 @@ def _settle(rows: Rows, domain: Domain, rule: Dependency) -> None:
 
 
 def _replace(
-    rows: Rows, zeros: Sequence[Zeros], domain: Domain, touched: list[int], rng: np.random.Generator
+    rows: Integers, zeros: Sequence[Zeros], domain: Domain, touched: list[int], rng: np.random.Generator
 ) -> None:
     """Rows that could not be mended become rows that keep all rules, in what the rules are about."""
     bad = np.flatnonzero(_broken(rows, zeros))
@@ -357,6 +351,7 @@ def _described(column: Column) -> str:
         kind = f"numbers in {column.bins:,} bins"
     else:
         kind = "ordered categories" if column.ordered else "categories"
+        kind = "listed numbers" if column.numeric else kind
     absent = "missing values allowed" if column.missing_code is not None else "no missing values"
     return f"{column.name}: {kind}, {size:,} codes; {absent}"
 

@@ -21,20 +21,18 @@ from numpy.typing import NDArray
 from dualquery.errors import QueryError
 from dualquery.queries.group import NONE
 from dualquery.queries.workload import Workload
-from dualquery.types import Reals
-
-Rows = NDArray[np.int64]
+from dualquery.types import Integers, Reals
 
 
 @dataclass(frozen=True, eq=False)
 class SignedRows:
     """Each query as offset + slope · Π_j (a literal of attribute j), or (1 + χ_S)/2 where it is a parity.
 
-    Rows of attributes, padded with -1, and the sign s_j of each.
+    Integers of attributes, padded with -1, and the sign s_j of each.
     """
 
     width: int
-    attributes: Rows
+    attributes: Integers
     signs: Reals
     offset: Reals
     slope: Reals
@@ -71,7 +69,7 @@ class SignedRows:
     def order(self) -> int:
         return self.attributes.shape[1]
 
-    def sets(self, order: int) -> Rows:
+    def sets(self, order: int) -> Integers:
         """The distinct sets of so many attributes within the queries, increasing."""
         parts = []
         for columns in combinations(range(self.order), order):
@@ -88,7 +86,6 @@ class SignedRows:
         return float(counts[held].mean())
 
     def answers(self, measured: Mapping[int, MeasuredParities]) -> Reals:
-        """Of every query, from the parities of all its subsets."""
         held = self.attributes != NONE
         total = np.where(self.parity, 0.0, 1.0)
         whole = np.zeros(len(total))
@@ -122,17 +119,15 @@ class SignedRows:
 class MeasuredParities:
     """The parities of all sets of one order that matter, as fractions from −1 to 1, by increasing key."""
 
-    sets: Rows
+    sets: Integers
     chi: Reals
     noise: float
 
-    def at(self, wanted: Rows, width: int) -> Reals:
-        """Of some of the sets, increasing."""
+    def at(self, wanted: Integers, width: int) -> Reals:
         return self.chi[np.searchsorted(key_of(self.sets, width), key_of(wanted, width))]
 
 
-def key_of(sets: Rows, width: int) -> NDArray[np.int64]:
-    """One number a set."""
+def key_of(sets: Integers, width: int) -> NDArray[np.int64]:
     key = np.zeros(len(sets), np.int64)
     for column in sets.T:
         key = key * width + column

@@ -28,7 +28,8 @@ from typing import TypeVar
 import numpy as np
 from numpy.typing import NDArray
 
-from dualquery.compiled import njit, prange
+from dualquery.compiled import njit
+from dualquery.pool import in_shares
 from dualquery.queries.binary import count_binary_tables, fits
 from dualquery.queries.conjunctions import Conjunctions
 from dualquery.queries.countable import Bound
@@ -80,7 +81,6 @@ class Tables:
         return int(self.starts[-1])
 
     def cells_of(self, table: int) -> slice:
-        """Where the cells of a table stand."""
         return slice(int(self.starts[table]), int(self.starts[table + 1]))
 
     def split(self, numbers: Numbers) -> list[Numbers]:
@@ -88,8 +88,11 @@ class Tables:
         return [numbers[self.cells_of(t)].reshape(self.shape_of(t)) for t in range(len(self.sets))]
 
     def shape_of(self, table: int) -> tuple[int, ...]:
-        """The number of values along each attribute of a table."""
-        return tuple(int(self.domain.sizes[j]) for j in self.sets[table])
+        return tuple([self._sizes[j] for j in self.sets[table]])
+
+    @cached_property
+    def _sizes(self) -> list[int]:
+        return [int(size) for size in self.domain.sizes]
 
     def counts(self, records: Records) -> Integers:
         counts = np.zeros(self.size, np.int64)
@@ -101,18 +104,16 @@ class Tables:
         members = padded([tuple(where[j] for j in members) for members in self.sets])
         if fits(self.domain.sizes[used], members):
             bits = pack_bits(attribute_codes(records, used) != 0)
-            count_binary_tables(bits, records.rows, members, self.starts, counts)
+            by_bits = (bits, records.rows, members, self.starts, counts)
+            in_shares(count_binary_tables, len(members), *by_bits, least=_worth_sharing(records.rows // 64))
             return counts
         codes, weights = distinct_rows(attribute_codes(records, used))
         if len(self.sets) <= MOST_COVERED and len(weights) * len(self.sets) > WORTH_COVERING:
             kept = [tuple(where[j] for j in members) for members in self.sets]
             count_covered(codes, weights, self.domain.sizes[used], self._cover, kept, self.starts, counts)
             return counts
-        step = max(1, len(members) // 20)
-        for first in range(0, len(members), step):
-            part = slice(first, first + step)
-            starts = self.starts[first : first + len(members[part]) + 1]
-            count_tables(codes, weights, self.domain.sizes[used], members[part], starts, counts)
+        counted = (codes, weights, self.domain.sizes[used], members, self.starts, counts)
+        in_shares(count_tables, len(members), *counted, least=_worth_sharing(len(weights)))
         return counts
 
     @cached_property
@@ -140,11 +141,9 @@ class Tables:
         return bound_of_queries(self)
 
     def most_satisfied(self) -> int:
-        """One cell of each table."""
         return len(self.sets)
 
     def most_differing(self) -> int:
-        """Two cells of each table that has two."""
         return 2 * int((np.diff(self.starts) > 1).sum())
 
     def take(self, indices: NDArray[np.int64]) -> Conjunctions:
@@ -210,7 +209,6 @@ class Tables:
 
 
 def attribute_codes(records: Records, attributes: list[int]) -> NDArray[np.uint16 | np.uint32]:
-    """The codes of some attributes, one row per attribute."""
     domain = records.domain
     kind = np.uint16 if domain.sizes[attributes].max() <= 1 << 16 else np.uint32
     out = np.zeros((len(attributes), records.rows), kind)
@@ -255,8 +253,10 @@ def _keys(codes: NDArray[np.unsignedinteger]) -> NDArray[np.uint64]:
 
 def centred(table: NDArray[np.float64]) -> NDArray[np.float64]:
     """A table less its means along each attribute."""
-    for axis in range(table.ndim):
-        table = table - table.mean(axis=axis, keepdims=True)
+    for axis, size in enumerate(table.shape):
+        table = (
+            table - np.add.reduce(table, axis=axis, keepdims=True) / size
+        )  # `mean`, without its preparations
     return table
 
 
@@ -275,11 +275,11 @@ def signed_shape(sizes: Sequence[int]) -> tuple[int, ...]:
 
 
 def signed_entries(sizes: Sequence[int]) -> int:
-    """How many numbers a signed table has."""
     return prod(signed_shape(sizes))
 
 
 MOST_CELLS = 1 << 13  # of a covering table: its counts stay in the cache
+_SHARED = 100_000  # cells that are worked out, from which a second thread pays
 _AT_ONCE = 2048  # records whose cells are worked out before they are counted
 
 
@@ -343,6 +343,11 @@ def _grown(
         found.update(best[2])
 
 
+def _worth_sharing(rows: int) -> int:
+    """The least number of tables over so many records."""
+    return 1 + _SHARED // (rows + 1)
+
+
 def count_covered(
     codes: NDArray[np.unsignedinteger],
     weights: NDArray[np.int64],
@@ -357,24 +362,25 @@ def count_covered(
     rows = np.array([(*members, *[NONE] * (width - len(members))) for members in cover.sets], np.int64)
     cells = [prod(int(sizes[j]) for j in members) for members in cover.sets]
     begins = np.concatenate([[0], np.cumsum(cells)]).astype(np.int64)
-    together = np.zeros(int(begins[-1]), np.int64)
-    count_tables(codes, weights, np.asarray(sizes, np.int64), rows, begins, together)
+    counted = np.zeros(int(begins[-1]), np.int64)
+    given = (codes, weights, np.asarray(sizes, np.int64), rows, begins, counted)
+    in_shares(count_tables, len(rows), *given, least=_worth_sharing(len(weights)))
     for members, first, last, places in zip(cover.sets, begins, begins[1:], cover.read_off, strict=False):
-        table = together[first:last].reshape([int(sizes[j]) for j in members])
+        table = counted[first:last].reshape([int(sizes[j]) for j in members])
         for place in places:
             beside = tuple(axis for axis, j in enumerate(members) if j not in sets[place])
             counts[starts[place] : starts[place + 1]] += table.sum(axis=beside).ravel()
 
 
-@njit(cache=True, parallel=True)
-def count_tables(codes, weights, sizes, members, start, counts):  # type: ignore[no-untyped-def]
+@njit(cache=True)
+def count_tables(lower, upper, codes, weights, sizes, members, start, counts):  # type: ignore[no-untyped-def]
     """counts[start[t] + cell] += the weight of the records in that cell, for each set of columns members[t].
 
     The cells of some records are worked out at once, so that the loop becomes vector instructions.
     """
-    tables, width = members.shape
+    width = members.shape[1]
     rows = weights.shape[0]
-    for t in prange(tables):
+    for t in range(lower, upper):
         cells = counts[start[t] : start[t + 1]]
         place = np.empty(_AT_ONCE, np.int32)
         for first in range(0, rows, _AT_ONCE):

@@ -72,14 +72,12 @@ class Workload(Derived):
 
     @property
     def attributes(self) -> NDArray[np.int64]:
-        """The attributes that some query mentions, increasing."""
         touched = np.zeros(self.domain.width, np.bool_)
         touched[self.scope[self.scope != NONE]] = True
         return np.flatnonzero(touched)
 
     @property
     def order(self) -> int:
-        """The largest number of attributes in one query."""
         return max(1, int((self.scope != NONE).sum(axis=1).max()))
 
     @property
@@ -118,7 +116,6 @@ class Workload(Derived):
         return units.pop()
 
     def counted(self) -> Together:
-        """The groups side by side, before anything is rounded."""
         return Together(tuple(map(underlying, self.groups)))
 
     def of(self, counts: Integers, rows: int) -> Integers:

@@ -38,6 +38,7 @@ from dualquery.table.records import Records
 from dualquery.table.schema import Schema, parse_schema, schema_text
 
 if TYPE_CHECKING:
+    from dualquery.fitting.prior import Trust
     from dualquery.mechanisms.mechanism import AnyMechanism, Plan
     from dualquery.privacy.events import Event
     from dualquery.privacy.ledger import Ledger
@@ -138,6 +139,8 @@ def certify(
     accepted: Mapping[str, Any] | None = None,
     book: Mapping[str, str | int] | None = None,
     artefact: str | None = None,
+    prior: Sequence[Mapping[str, Any]] = (),
+    trust: Trust | None = None,
 ) -> Certificate:
     """The certificate of a finished run. What is called spent is what the ledger paid, never the plan."""
     from dualquery.mechanisms.mechanism import shown
@@ -180,6 +183,8 @@ def certify(
             **({} if schema.domain.kind == "records" else {"table": schema.domain.kind}),
             **({} if artefact is None else {"artefact": artefact}),
             "replicas": replicas,
+            **({"prior": list(prior)} if prior else {}),
+            **({} if trust is None else {"trust": {"records": trust.records, "share": trust.share}}),
             "workload": {
                 "spec": workload.spec,
                 "queries": workload.size,
@@ -424,7 +429,9 @@ FIELDS: dict[str, Any] = {
     "synthetic_rows": WHOLE.or_null(),
     "table?": TEXT,
     "artefact?": TEXT,
-    "replicas": {"number": WHOLE, "records": COUNT, "seed": WHOLE},
+    "replicas": {"number": WHOLE, "records": COUNT, "seed": WHOLE, "atoms?": COUNT},
+    "prior?": [{"origin": TEXT, "records": WHOLE, "digest": DIGEST, "lacks": TEXTS}],
+    "trust?": {"records": NUMBER, "share": CHANCE},
     "workload": {"spec": TEXT, "queries": WHOLE, "digest": TEXT},
     "predicted_error": {
         "mean": NUMBER.or_null(),

@@ -1,6 +1,7 @@
 """The folder of a release, written aside and renamed, so that a half-written one never stands in its place.
 
-synthetic.parquet     the synthetic records (or answers.parquet: queries and answers)
+synthetic.parquet     the synthetic records (or answers.parquet: queries and answers), as many as the table has
+rows.parquet          all of them, where there are more (`releases.people`)
 synthetic.csv         the same, on request
 replicas.parquet      what was released of the release's own rows, for error bars (`mechanisms.error_bars`)
 measurements.parquet  what was measured with noise (`releases.measurements`)
@@ -36,8 +37,10 @@ from dualquery.fitting.measured import Measured
 from dualquery.kinds.kind import kind_named
 from dualquery.mechanisms.artefact import ANSWERS, SYNTHETIC, SyntheticRecords
 from dualquery.mechanisms.error_bars import MOST_DRAWN, Draw, Replica, tables_drawn
+from dualquery.pool import together
 from dualquery.releases.certificate import Certificate
 from dualquery.releases.measurements import as_table, listed, of_table
+from dualquery.releases.people import ROWS, files_of, for_people
 from dualquery.releases.release import Release
 from dualquery.releases.seal import CERTIFICATE, check_files, check_seal, digests, read_private_key, sealed
 from dualquery.table.domain import Domain
@@ -167,9 +170,8 @@ def save(
     path = Path(folder)
     key = None if sign is None else read_private_key(sign)
     refuse_occupied(path)
-    table = release.to_arrow()
     with written_aside(path) as aside:
-        for name, each in release.artefact.files().items():
+        for name, each in files_of(release).items():
             pyarrow.parquet.write_table(each, aside / name, compression="zstd")
         if release.replicas:
             _write_replicas(release, aside / REPLICAS_FILE)
@@ -177,7 +179,7 @@ def save(
             told = as_table(release.domain, release.measured)
             pyarrow.parquet.write_table(told, aside / MEASURED_FILE, compression="zstd")
         if csv:
-            write_csv(table, aside / SYNTHETIC_CSV)
+            write_csv(for_people(release), aside / SYNTHETIC_CSV)
         certificate = release.certificate.with_files(digests(aside))
         # The page shows the certificate as it is now; its own digest and the seal come afterwards.
         (aside / REPORT).write_text(report_html(release, certificate), encoding="utf-8")
@@ -220,7 +222,13 @@ def load(folder: str | os.PathLike[str]) -> Release:
         if stored is None:
             raise ReleaseError(f"the certificate in '{path}' names no data file")
         most = {SYNTHETIC: certificate["synthetic_rows"] or 0, ANSWERS: certificate["workload"]["queries"]}
-        artefact = stored.read(domain, {name: _read(path / name, most.get(name)) for name in stored.files})
+        kept = {
+            name: ROWS if name == SYNTHETIC and ROWS in certificate["files"] else name
+            for name in stored.files
+        }
+        artefact = stored.read(
+            domain, {name: _read(path / file, most.get(name)) for name, file in kept.items()}
+        )
         measured = _read_measured(path / MEASURED_FILE, certificate, domain)
         if not isinstance(artefact, SyntheticRecords):
             return Release(certificate, domain, artefact, measured=measured)
@@ -247,14 +255,14 @@ def _read(file: Path, most: int | None = None) -> pa.Table:
 
 def _write_replicas(release: Release, file: Path) -> None:
     """The rows of all replicas one below the other: their tables are drawn again from the released rows."""
-    halves = [decode(half) for replica in release.replicas for half in replica.halves]
+    halves = together(decode, [half for replica in release.replicas for half in replica.halves])
     rows = pa.concat_tables(halves, promote_options="default")
     pyarrow.parquet.write_table(rows, file, compression="zstd")
 
 
 def _read_replicas(file: Path, certificate: Certificate, released: Records) -> tuple[Replica, ...]:
     said = certificate["replicas"]
-    number, draw = said["number"], Draw(said["records"], said["seed"])
+    number, draw = said["number"], Draw(said["records"], said["seed"], said.get("atoms"))
     if not number:
         return ()
     rows = encode(_read(file, most=REPLICAS * released.rows), released.domain)

@@ -48,26 +48,39 @@ def as_frame(table: pa.Table, kind: str) -> Any:
     return table.to_pandas() if kind == "pandas" else module.from_arrow(table)
 
 
-def answers_table(release: Release, answers: Sequence[Answer]) -> pa.Table:
-    """One row per question."""
+def answers_table(release: Release, answers: Sequence[Answer], *, counts: bool = True) -> pa.Table:
+    """One row per question; without counts where shares are among some records only."""
     values = np.array([each.value for each in answers], np.float64)
     bars = [each.error for each in answers]
     return pa.table(
-        {"query": pa.array([each.query for each in answers], pa.string()), **_columns(release, values, bars)}
+        {
+            "query": pa.array([each.query for each in answers], pa.string()),
+            **_columns(release, values, bars, counts),
+        }
     )
 
 
-def cells_table(release: Release, by: str | Sequence[str], where: str | None) -> pa.Table:
-    """Every cell over the attributes `by`, the last varying fastest; only of records for which `where` holds."""
+def cells_table(
+    release: Release, by: str | Sequence[str], where: str | None, given: str | None = None
+) -> pa.Table:
+    """Every cell over the attributes `by`, the last varying fastest; only of records for which `where` holds.
+
+    With `given`, shares among the records for which that holds.
+    """
+    if where is not None and given is not None:
+        raise QueryError("give one of where (shares of the whole table) and given (shares among its records)")
     members = attributes_of(release, by)
     shape = [int(release.domain.sizes[j]) for j in members]
-    most = MOST_CELLS if where is None else MOST_CELLS_AMONG
+    most = MOST_CELLS if where is None and given is None else MOST_CELLS_AMONG
     if prod(shape) > most:
         raise QueryError(
             f"a table by {', '.join(_names(by))} has {prod(shape):,} cells, and {most:,} are the most; name fewer"
         )
     group = Tables(release.domain, (tuple(sorted(members)),))
-    if where is None:
+    if given is not None:
+        texts = group.texts(np.arange(group.size, dtype=np.int64))
+        answers = release.answer_given(list(texts), given)
+    elif where is None:
         answers = release.answers_of(group)
     else:
         Reader(release.domain).read(where, place="where")  # what is wrong with it is told of it alone
@@ -80,7 +93,7 @@ def cells_table(release: Release, by: str | Sequence[str], where: str | None) ->
         name: _labelled(release, j, code) for name, j, code in zip(_names(by), members, codes, strict=True)
     }
     values = np.array([each.value for each in kept], np.float64)
-    return pa.table({**labels, **_columns(release, values, [each.error for each in kept])})
+    return pa.table({**labels, **_columns(release, values, [each.error for each in kept], given is None)})
 
 
 def attributes_of(release: Release, by: str | Sequence[str]) -> list[int]:
@@ -125,12 +138,12 @@ def _labelled(release: Release, attribute: int, codes: NDArray[np.int64]) -> pa.
 
 
 def _columns(
-    release: Release, values: NDArray[np.float64], bars: Sequence[float | None]
+    release: Release, values: NDArray[np.float64], bars: Sequence[float | None], counts: bool = True
 ) -> dict[str, pa.Array]:
     widths = pa.array(bars, pa.float64())
     found = {"share": pa.array(values, pa.float64()), "bar": widths}
-    if release.public_rows is not None:
+    if counts and release.public_rows is not None:
         rows = float(release.public_rows)
-        counts = [None if bar is None else bar * rows for bar in bars]
-        found |= {"count": pa.array(values * rows), "count_bar": pa.array(counts, pa.float64())}
+        wide = [None if bar is None else bar * rows for bar in bars]
+        found |= {"count": pa.array(values * rows), "count_bar": pa.array(wide, pa.float64())}
     return found

@@ -9,13 +9,14 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import replace
 from functools import partial
+from typing import Any
 
 from dualquery.counting.counter import Counter, MemoryCounter
 from dualquery.counting.opening import machines_of, open_counter
 from dualquery.errors import DualQueryError, SchemaError
 from dualquery.ledger.book import Place, PrepaidLedger, ledger_of
 from dualquery.mechanisms.error_bars import MOST_SEEDS, Draw, made_replicas
-from dualquery.mechanisms.outcomes import obeying
+from dualquery.mechanisms.outcomes import finished
 from dualquery.privacy.budget import Budget
 from dualquery.privacy.curator import Curator
 from dualquery.privacy.ledger import Ledger
@@ -37,6 +38,7 @@ from dualquery.releases.arguments import (
 )
 from dualquery.releases.certificate import PredictedError, certify
 from dualquery.releases.check import SHARE, Check, Unchecked, certified, checked, scales_of
+from dualquery.releases.machines import notes_of_machines
 from dualquery.releases.measurements import listed
 from dualquery.releases.number_of_records import known_rows, measures_rows, shared_rows
 from dualquery.releases.plan import (
@@ -49,6 +51,7 @@ from dualquery.releases.plan import (
     settle,
     warnings_of,
 )
+from dualquery.releases.priors import public_rows
 from dualquery.releases.release import Release, records_of
 from dualquery.table.domain import Domain
 from dualquery.table.reading import AnyTable
@@ -71,8 +74,12 @@ def release(
     progress: Progress | None = None,
     ledger: Place | None = None,
     dataset: str | None = None,
+    prior: Any = None,
+    prior_origin: str | None = None,
     check: float = SHARE,
     accept: GivenAcceptance | None = None,
+    threads: int | None = None,
+    engine: str | None = None,
     **options: object,
 ) -> Release:
     """A differentially private release of a table, made for a workload of queries.
@@ -85,38 +92,58 @@ def release(
     tightest that the mechanism allows. `seed` makes the release repeatable, and so not private. Where neighbours may
     differ in their number of records, `records` declares it; without it 1% of the budget measures it. `ledger` (a
     file or a URL) and `dataset` name the book that is charged with the whole budget before a count is read, and stays
-    charged if the release fails (docs/certificate.md). `check` is the share of the budget with which the release
+    charged if the release fails (docs/certificate.md). `prior` is what is public already: a release or its folder, or
+    a file or frame together with its `prior_origin`; several in a list. It is believed as far as the noisy
+    measurements bear it out (docs/how_it_works.md). `check` is the share of the budget with which the release
     measures its own error (0: it does not), and `accept` a file (or a dict) that says beforehand what good enough is.
+    `threads` (all cores) changes how long it takes, and no byte. `engine="cuda"` counts and fits on a GPU
+    (docs/gpu.md).
     """
     tell = silent if progress is None else progress
     described = public_schema(table, domain, schema)
     workload = workload_from(described.domain, workload)
     check_rules(described.domain)
     check_plays(mechanism, described.domain.kind)
+    public, priors = public_rows(prior, prior_origin, described, table)
     checking = Wanted.of(check, accept, described.domain)
     wanted, seed = checked_options(options), checked_seed(seed)
     records = checked_rows("records", records)
     budget, table = _budget(budget, table, described, wanted, tell)
     budget = replace(budget, adaptive=measures_rows(budget, records))
-    booked = None if ledger is None else settle(workload, budget, wanted, mechanism, None, booked=True)
+    booked = (
+        None
+        if ledger is None
+        else settle(workload, budget, wanted, mechanism, None, booked=True, prior=public)
+    )
     if booked is not None and booked.budget.adaptive:
-        refuse_hopeless(workload, booked.budget, wanted, mechanism)
+        refuse_hopeless(workload, booked.budget, wanted, mechanism, public)
     prepaid = None if booked is None else ledger_of(booked.budget, ledger=ledger, dataset=dataset)
     counter = counting(table, described, budget.neighbours, wanted.get("memory"), tell)
     tell("planning", 0, 1)
     rows = shared_rows(counter, budget.neighbours) or records
-    settled = booked or settle(workload, budget, wanted, mechanism, rows, wanted=checking)
+    settled = booked or settle(
+        workload,
+        budget,
+        wanted,
+        mechanism,
+        rows,
+        places=counter.knows_places,
+        prior=public,
+        wanted=checking,
+    )
     paying = prepaid or Ledger(settled.budget)
     entropy = entropy_from(seed)
     curator = Curator(counter, paying, entropy)
     known = known_rows(curator, counter, records)
-    task = known.task(workload)
+    task = replace(known.task(workload, places=counter.knows_places), prior=public)
     chosen, plan, reserved = settled.planned or plan_checked(task, wanted, mechanism, checking)
     tell("planning", 1, 1)
     entry = paying.prepay().to_json() if isinstance(paying, PrepaidLedger) else None  # now at the latest
     allowed = () if isinstance(reserved, Unchecked) else curator.allow(reserved.event)
-    outcome = obeying(chosen.run(plan, curator, entropy.public_generator(), tell), entropy)
-    draw = Draw.of(outcome.artefact, task.rows, int(entropy.public_generator().integers(MOST_SEEDS)))
+    outcome = finished(chosen.run(plan, curator, entropy.public_generator(), tell), task.rows, entropy)
+    draw = Draw.of(
+        outcome.artefact, task.rows, int(entropy.public_generator().integers(MOST_SEEDS)), outcome.trust
+    )
     seen = checked(reserved, curator, allowed, records_of(outcome.artefact), checking, draw.seed, tell)
     replicas = made_replicas(chosen, plan, outcome, draw, tell)
     predicted, scales = PredictedError.of(plan, records_of(outcome.artefact), replicas, draw.seed), {}
@@ -135,7 +162,7 @@ def release(
         rows_from=known.source,
         synthetic_rows=outcome.artefact.rows,
         artefact=outcome.artefact.words,
-        replicas={"number": len(replicas), "records": draw.records, "seed": draw.seed},
+        replicas={"number": len(replicas), **draw.to_json()},
         predicted_error=predicted,
         accounting_reason=settled.why,
         warnings=[
@@ -143,12 +170,14 @@ def release(
             *warnings_of(budget, known.rows, described, seed=seed),
             *doubts(accepted),
         ],
-        notes=(*plan.notes, *outcome.notes),
+        notes=(*plan.notes, *outcome.notes, *notes_of_machines()),
         engine=machines_of(counter),
         measured=listed(workload.domain, measured),
         check=certified(seen, scales, checking.share),
         accepted=accepted,
         book=entry,
+        prior=priors,
+        trust=outcome.trust,
     )
     return Release(certificate, workload.domain, outcome.artefact, replicas, measured)
 

@@ -11,16 +11,22 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from itertools import combinations
 from math import prod
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import pyarrow as pa
 
-from dualquery.errors import DataError
-from dualquery.fitting.measured import Measured, Numbers
+from dualquery.errors import DataError, QueryError
+from dualquery.fitting.measured import Measured, MeasuredTables, Numbers
+from dualquery.inference.conclusions import Conclusions
+from dualquery.inference.draws import Imputations
 from dualquery.table.domain import Domain
 
+if TYPE_CHECKING:
+    from dualquery.releases.release import Release
+
 INTERACTION = "interaction"
+WITHIN = "within"
 LISTED = 8  # attributes: the certificate names those of a measurement that is about no more
 _SCHEMA = pa.schema(
     {
@@ -95,3 +101,24 @@ def listed(domain: Domain, measured: Sequence[Measured]) -> list[dict[str, Any]]
             {**{k: v for k, v in entry.items() if v or k != "text"}, "numbers": numbers, "variance": variance}
         )
     return entries
+
+
+def conclusions(release: Release) -> Conclusions:
+    """What draws are made from: rows, the tables that were measured, and sums of places inside bins."""
+    if release.records is None or release.domain.kind != "records":
+        raise QueryError(
+            "this release holds no synthetic records of a table, so nothing can be estimated from it; ask `answers`, "
+            "or release with a mechanism that makes records"
+        )
+    sets = {each.what for each in release.measured if isinstance(each.what, tuple)}
+    whole = () in sets and any(len(members) == 1 for members in sets)
+    tables = MeasuredTables.of(release.domain, release.measured) if whole else None
+    inside = {
+        release.domain.name(each.what.attributes[0]): each
+        for each in release.measured
+        if isinstance(each.what, Numbers) and each.what.kind == WITHIN
+    }
+    said = release.certificate["records"]["rows"]
+    seed = int(release.certificate["replicas"]["seed"])
+    draws = Imputations(release.records, tables, int(said), seed, inside)
+    return Conclusions(draws, release.replicas)

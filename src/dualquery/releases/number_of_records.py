@@ -35,9 +35,9 @@ class KnownRows:
     left: Budget
     variance: float | None = None  # of the noise with which it was measured
 
-    def task(self, workload: Workload) -> Task:
-        """What is left to do."""
-        return Task(workload, self.rows, self.left, self.variance)
+    def task(self, workload: Workload, *, places: bool) -> Task:
+        """What is left to do; `places` as the task has it."""
+        return Task(workload, self.rows, self.left, self.variance, places)
 
 
 @dataclass(frozen=True)

@@ -17,6 +17,7 @@ from types import MappingProxyType
 from typing import Any, NamedTuple
 
 from dualquery.errors import BudgetError, DualQueryError
+from dualquery.fitting.prior import PublicRows
 from dualquery.kinds.kind import TIGHTEST_FIRST, choose
 from dualquery.mechanisms.mechanism import AnotherAccounting, AnyMechanism, Plan, Step, Task
 from dualquery.mechanisms.wishes import MECHANISMS
@@ -96,7 +97,7 @@ def warnings_of(budget: Budget, rows: int, schema: Schema, *, seed: int | None =
     return [*warnings, *budget_warnings(budget, rows)]
 
 
-class Planned(NamedTuple):
+class WithCheck(NamedTuple):
     """A mechanism and its plan, and the check that its budget leaves room for."""
 
     mechanism: AnyMechanism
@@ -104,18 +105,24 @@ class Planned(NamedTuple):
     check: Reserved | Unchecked = Unchecked("nothing is released")
 
 
-def plan_checked(task: Task, options: Mapping[str, object], mechanism: str | None, wanted: Wanted) -> Planned:
+def plan_checked(
+    task: Task, options: Mapping[str, object], mechanism: str | None, wanted: Wanted
+) -> WithCheck:
     """The plan with what is left beside a check, where synthetic records leave; else with the whole budget."""
     check = wanted.set_aside(task)
     if isinstance(check, Unchecked):
-        return Planned(*plan_for(task, options, mechanism), check)
+        return WithCheck(*plan_for(task, options, mechanism), check)
     chosen, made = plan_for(check.task, options, mechanism)
+    if not made.steps:
+        return WithCheck(
+            *plan_for(task, options, mechanism), wanted.refused("the mechanism looks at no data")
+        )
     if not made.records:
-        return Planned(*plan_for(task, options, mechanism), wanted.refused("no synthetic records leave"))
+        return WithCheck(*plan_for(task, options, mechanism), wanted.refused("no synthetic records leave"))
     if _fits(task.budget, (check.step(), *made.steps)):
-        return Planned(chosen, made, check)
+        return WithCheck(chosen, made, check)
     why = "beside a check this plan would exceed the budget"
-    return Planned(*plan_for(task, options, mechanism), wanted.refused(why))
+    return WithCheck(*plan_for(task, options, mechanism), wanted.refused(why))
 
 
 def _fits(budget: Budget, steps: Sequence[Step]) -> bool:
@@ -142,7 +149,7 @@ class Settled:
 
     budget: Budget
     why: str
-    planned: Planned | None = None
+    planned: WithCheck | None = None
 
     @property
     def check_words(self) -> str:
@@ -165,6 +172,8 @@ def settle(
     rows: int | None,
     *,
     booked: bool = False,
+    places: bool = True,
+    prior: PublicRows | None = None,
     wanted: Wanted = NOTHING_WANTED,
 ) -> Settled:
     """The budget with a theorem; `rows` is None where the number of records is still to be measured.
@@ -184,7 +193,7 @@ def settle(
         found = replace(budget, accounting=tightest)
         try:
             variance = None if rows is not None else 1.0
-            task = Task(workload, rows or NOMINAL_ROWS, found, variance)
+            task = Task(workload, rows or NOMINAL_ROWS, found, variance, places, prior)
             planned = plan_checked(task, options, mechanism, wanted if rows else NOTHING_WANTED)
         except refusal:
             tightest = others[0]
@@ -197,13 +206,17 @@ TRIED = (NOMINAL_ROWS, 10**2, 10**6, 10**9)
 
 
 def refuse_hopeless(
-    workload: Workload, budget: Budget, options: Mapping[str, object], mechanism: str | None
+    workload: Workload,
+    budget: Budget,
+    options: Mapping[str, object],
+    mechanism: str | None,
+    prior: PublicRows | None = None,
 ) -> None:
     """Refuse what no number of records would let be planned; the first plan that stands ends the search."""
     priced, refused = price_of_rows(budget), None
     for rows in TRIED:
         try:
-            plan_for(priced.known(rows).task(workload), options, mechanism)
+            plan_for(replace(priced.known(rows).task(workload, places=True), prior=prior), options, mechanism)
         except DualQueryError as problem:
             refused = refused or problem
         else:
@@ -263,18 +276,17 @@ def settled_plan(
     settled = settle(asked, whole, wanted, mechanism, None if measured else number, wanted=checking)
     if measured:
         priced = price_of_rows(settled.budget)
-        planned = _announced(plan_checked(priced.known(number).task(asked), wanted, mechanism, checking))
+        task = priced.known(number).task(asked, places=True)
+        planned = _announced(plan_checked(task, wanted, mechanism, checking))
         made = planned.plan
         planned = planned._replace(plan=replace(made, steps=(priced.step(asked.domain), *made.steps)))
     else:
-        found = settled.planned or plan_checked(
-            Task(asked, number, settled.budget), wanted, mechanism, checking
-        )
-        planned = _announced(found)
+        task = Task(asked, number, settled.budget, places=True)
+        planned = _announced(settled.planned or plan_checked(task, wanted, mechanism, checking))
     return replace(settled, planned=planned)
 
 
-def _announced(planned: Planned) -> Planned:
+def _announced(planned: WithCheck) -> WithCheck:
     """With the check among the steps, where it is paid for: before all else."""
     check, made = planned.check, planned.plan
     if isinstance(check, Unchecked):

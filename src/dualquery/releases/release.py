@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import math
 import os
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
+from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -28,6 +29,7 @@ if TYPE_CHECKING:
     import pandas
     import polars
 
+    from dualquery.inference.conclusions import Conclusions
     from dualquery.plots import Figure
 
 
@@ -96,32 +98,91 @@ class Release:
         records = self.certificate["records"]
         return None if records["from"] == RowsFrom.MEASURED.value else int(records["rows"])
 
-    def answer(self, text: str) -> Answer:
-        """One query in the query language: `age >= 50 & sex = Female`."""
-        return self.answer_all([text])[0]
+    def answer(self, text: str, *, given: str | None = None) -> Answer:
+        """One query in the query language: `age >= 50 & sex = Female`.
 
-    def answers(self, texts: Iterable[str], *, frame: str = "pandas") -> Any:
+        With `given`, another query, the share among the records that satisfy that one.
+        """
+        return (self.answer_all([text]) if given is None else self.answer_given([text], given))[0]
+
+    def answers(self, texts: Iterable[str], *, given: str | None = None, frame: str = "pandas") -> Any:
         """Many queries as a frame: query, share and bar, and counts where the number of records is public.
 
-        `frame` is pandas, polars or arrow. An error names the query that it is about.
+        With `given`, a query, shares are among the records that satisfy it, and there are no counts. `frame` is
+        pandas, polars or arrow. An error names the query that it is about.
         """
-        return as_frame(answers_table(self, self.answer_all(texts)), frame)
+        found = self.answer_all(texts) if given is None else self.answer_given(texts, given)
+        return as_frame(answers_table(self, found, counts=given is None), frame)
 
-    def table(self, by: str | Sequence[str], *, where: str | None = None, frame: str = "pandas") -> Any:
+    def table(
+        self,
+        by: str | Sequence[str],
+        *,
+        where: str | None = None,
+        given: str | None = None,
+        frame: str = "pandas",
+    ) -> Any:
         """Every cell over some attributes as a frame: their values, share and bar, and counts as in `answers`.
 
-        With `where`, a query, only records that satisfy it are counted; shares are still of the whole table.
+        With `where`, a query, only records that satisfy it are counted; shares are still of the whole table. With
+        `given` instead they are shares among those records.
         """
-        return as_frame(cells_table(self, by, where), frame)
+        return as_frame(cells_table(self, by, where, given), frame)
 
     def sql(self, text: str, *, frame: str = "pandas") -> Any:
         """What DuckDB makes of a SELECT from `data`, the synthetic rows, with a bar beside every number it computes.
 
-        `count` and `sum` are scaled to the number of records of the private table (`releases.sql`).
+        `count` and `sum` are scaled to the number of records of the private table (`releases.sql`). Where a bar is
+        null, the notes say why: `attrs["notes"]` of a pandas frame.
         """
-        from dualquery.releases.sql import sql_table
+        from dualquery.releases.sql_bars import notes_of, sql_table
 
-        return as_frame(sql_table(self, text), frame)
+        found = sql_table(self, text)
+        made = as_frame(found, frame)
+        if frame == "pandas":
+            made.attrs["notes"] = notes_of(found)
+        return made
+
+    @cached_property
+    def conclusions(self) -> Conclusions:
+        """Draws around what was measured, made when they are first asked for and kept with the release."""
+        from dualquery.releases.measurements import conclusions
+
+        return conclusions(self)
+
+    def estimate(
+        self,
+        function: Callable[[pandas.DataFrame], Any],
+        columns: Sequence[str] | None = None,
+        *,
+        frame: str = "pandas",
+    ) -> Any:
+        """Any numbers of the table, with 95% intervals for the table and for the population it was drawn from.
+
+        `function` is given pandas frames with the columns of the table and gives a number, or a dict of numbers by
+        name. One row a number: estimate, se, low, high (of the private table); population_se, population_low,
+        population_high (of whatever it is a random sample of); noise, that of the release over the sampling error;
+        note, why nothing can be said. `columns` are those that it reads, found out where they are not given.
+        """
+        return as_frame(self.conclusions.estimate(function, columns), frame)
+
+    def regress(self, formula: str, family: str = "linear", *, frame: str = "pandas") -> Any:
+        """The coefficients of a regression, `income ~ age + sex`, with intervals as those of `estimate`, and p.
+
+        `family` is linear, logistic or poisson. A number counts as it is, of another attribute every value but the
+        first; `a*b` adds their product. p is the chance of so large an estimate where the population's is 0.
+        """
+        return as_frame(self.conclusions.regress(formula, family), frame)
+
+    def imputations(
+        self, number: int = 20, columns: Sequence[str] | None = None, *, frame: str = "pandas"
+    ) -> list[Any]:
+        """So many tables of n rows, each drawn around what was measured.
+
+        Programs for multiple imputation combine them: estimate each, then Rubin's rules. Their spread is that of the
+        noise; a single one says nothing about it.
+        """
+        return [as_frame(table, frame) for table in self.conclusions.imputations(number, columns)]
 
     def plot(self, by: str | Sequence[str], *, where: str | None = None) -> Figure:
         """A picture of one attribute, with bars, or of two: notebooks show it, and `save` writes an SVG file."""
@@ -136,6 +197,45 @@ class Release:
             places = [f"query {number}" if len(texts) > 1 else "" for number in range(1, len(texts) + 1)]
         groups = groups_of(self.domain, texts, places)
         return [answer for group in groups for answer in self.answers_of(group, group.texts(_all(group)))]
+
+    def answer_given(
+        self, texts: Iterable[str], given: str, *, places: Sequence[str] | None = None
+    ) -> list[Answer]:
+        """Shares among the records that satisfy `given`: r = a/b, of a both and b the condition.
+
+        a and c = b − a are shares of different records, of which r = a/(a + c) is made:
+        bar(r)² = ((1 − r)² bar(a)² + r² bar(c)²) / b².
+        """
+        texts = listed_texts(texts)
+        self.answer_all([given], places=["given"])  # what is wrong with it is told of it alone
+        self.answer_all(texts, places=places)
+        pairs = [part for text in texts for part in (f"({text}) & ({given})", given)]
+        groups = groups_of(self.domain, pairs, ["the query with given"] * len(pairs))
+        values = np.concatenate([self.artefact.fractions(group) for group in groups])
+        orders = np.concatenate([_orders(group) for group in groups])
+        own = [self.artefact.bars(group) for group in groups]
+        whole, both = values[1::2], values[::2]
+        share = np.clip(both / np.maximum(whole, 1e-300), 0.0, 1.0)
+        if self.replicas and own[0] is None:
+            errors = [np.concatenate([each.seen(group).errors for group in groups]) for each in self.replicas]
+            parts = [self._beyond(group, self.artefact.fractions(group)) for group in groups]
+            beyond = [np.concatenate(each)[::2] for each in zip(*parts, strict=True)]
+            others = [each[1::2] - each[::2] for each in errors]
+            first = self._from_replicas(both, orders[::2], [each[::2] for each in errors], *beyond)
+            rest = self._from_replicas(np.maximum(whole - both, 0.0), orders[::2], others, *beyond)
+        else:
+            told = [bar for group in groups for bar in self._bars(group, self.artefact.fractions(group))]
+            first = rest = np.array([math.nan if bar is None else bar for bar in told[::2]])
+        bars = np.sqrt((1 - share) ** 2 * first**2 + share**2 * rest**2) / np.maximum(whole, 1e-300)
+        known = whole > 0
+        return [
+            Answer(
+                text,
+                float(value) if there else math.nan,
+                min(float(bar), 1.0) if there and bar == bar else None,
+            )
+            for text, value, bar, there in zip(texts, share, bars, known, strict=True)
+        ]
 
     def answers_of(self, group: Group, texts: Iterable[str] | None = None) -> list[Answer]:
         """The answer to every query of a group, without its text where none are given."""
@@ -153,13 +253,29 @@ class Release:
             mean = self.certificate.predicted_error.mean
             return [None if mean is None else bar_from_mean(mean)] * len(values)
         errors = [each.seen(group).errors for each in self.replicas]
-        widths = self.certificate.predicted_error.curves.bars(values, _orders(group), errors)
+        return self._from_replicas(values, _orders(group), errors, *self._beyond(group, values)).tolist()
+
+    def _beyond(self, group: Group, values: Fractions) -> tuple[Fractions, Fractions]:
+        """What replicas do not show: beside their bars, and below which no bar is."""
         rows = self.certificate["records"]["rows"]
-        least = narrowest(rows, self.artefact.rows or 1)
-        if self.records is not None and self.measured:
-            beyond = floors(group, values, self.measured, self.records, rows)
-            widths = np.maximum(np.hypot(widths, beyond.more), beyond.least)
-        return np.maximum(least, widths).tolist()
+        if self.records is None or not self.measured:
+            return np.zeros(len(values)), np.zeros(len(values))
+        beyond = floors(group, values, self.measured, self.records, rows)
+        return beyond.more, beyond.least
+
+    def _from_replicas(
+        self,
+        values: Fractions,
+        orders: Integers,
+        errors: Sequence[Fractions],
+        more: Fractions,
+        least: Fractions,
+    ) -> Fractions:
+        """Bars of questions about so many attributes, from their errors in the replicas."""
+        widths = self.certificate.predicted_error.curves.bars(values, orders, errors)
+        fewest = narrowest(self.certificate["records"]["rows"], self.artefact.rows or 1)
+        bars: Fractions = np.maximum(fewest, np.maximum(np.hypot(widths, more), least))
+        return bars
 
     @property
     def columns(self) -> list[str]:
@@ -178,9 +294,11 @@ class Release:
         """The first rows. They are synthetic: none is a person."""
         return self.to_arrow().slice(0, max(rows, 0)).to_pandas()
 
-    def describe(self) -> pandas.DataFrame:
-        """What pandas says of each column of the synthetic rows; without error bars, which `table` has."""
-        return self.to_pandas().describe(include="all")
+    def describe(self, *, frame: str = "pandas") -> Any:
+        """One row a column: of numbers mean, sd and quartiles, of others the most frequent value; with bars."""
+        from dualquery.releases.describe import described
+
+        return as_frame(described(self), frame)
 
     def to_csv(self, file: str | os.PathLike[str] | None = None) -> str | None:
         """Write the synthetic records, or the answers, as a CSV file; without a file, give back its text."""
@@ -240,12 +358,16 @@ class Release:
         return load(folder)
 
 
-def each_answered(release: Release, texts: Sequence[str], places: Sequence[str]) -> list[Answer | QueryError]:
+def each_answered(
+    release: Release, texts: Sequence[str], places: Sequence[str], given: str | None = None
+) -> list[Answer | QueryError]:
     """An answer to each text, or what is wrong with it and where it stands.
 
     All are answered at once, or where that fails each half by itself: few mistakes among many texts cost little.
     """
     try:
+        if given is not None:
+            return [*release.answer_given(texts, given, places=places)]
         return [*release.answer_all(texts, places=places)]
     except QueryError as error:
         if len(texts) == 1:
@@ -253,7 +375,7 @@ def each_answered(release: Release, texts: Sequence[str], places: Sequence[str])
             return [QueryError(said if said.startswith(place) else f"{place}: {said}")]
     half = len(texts) // 2
     first, rest = ((texts[part], places[part]) for part in (slice(half), slice(half, None)))
-    return [*each_answered(release, *first), *each_answered(release, *rest)]
+    return [*each_answered(release, *first, given), *each_answered(release, *rest, given)]
 
 
 def _all(group: Group) -> Integers:

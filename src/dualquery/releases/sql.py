@@ -1,32 +1,22 @@
-"""SQL on the synthetic rows, by DuckDB, with bars.
+"""SQL on the synthetic rows, by DuckDB.
 
 The rows are the table `data`. They are not as many as the private records, so every `count` and `sum` over them is
 multiplied by records / rows. DuckDB hands out its reading of a query as JSON; there each such call is replaced by its
 product with that number, and the query is handed back: nothing is read here with patterns.
 
-Bars come from replicas (`mechanisms.error_bars`). The same query is asked of the table of each, which is its truth,
-and of what was released of it. Rows of the three results that agree in the columns that nothing was computed for
-belong together, and for a number v with errors e_1, …, e_B
-
-    bar(v) = t_{.975, B} · √(Σ_b e_b² / B),
-
-where t is the quantile of Student's law. Nothing is pooled: such a number may be of any kind. Bars are therefore
-wider than those of `answers`.
+`releases.sql_bars` says how far off each number may be.
 """
 
 from __future__ import annotations
 
 import json
-import math
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import pyarrow as pa
 
-from dualquery.errors import DualQueryError, QueryError
-from dualquery.mechanisms.artefact import SyntheticRecords
-from dualquery.mechanisms.error_bars import Replica, narrowest
+from dualquery.errors import QueryError
 
 DATA = "data"
 _SCALED = {"count", "count_star", "sum"}
@@ -50,7 +40,7 @@ class SqlQuery:
         self._plain = self._node["type"] == "SELECT_NODE"
         _refuse_what_cannot_be_scaled(self._node)
 
-    def of(self, rows: pa.Table, number: int, *, whole: bool = False) -> pa.Table:
+    def of(self, rows: pa.Table, number: float, *, whole: bool = False) -> pa.Table:
         """What the query makes of some rows, as if they were so many; without `whole`, of every group there is."""
         scaled = self._scaled(number / rows.num_rows)
         node = scaled["statements"][0]["node"]
@@ -67,8 +57,17 @@ class SqlQuery:
         """The columns that are numbers made of an aggregate, where rows can be told apart by the others."""
         if not self._plain or len(self._node["select_list"]) != found.num_columns:
             return []
-        places = [i for i, each in enumerate(self._node["select_list"]) if any(_aggregates(each))]
+        places = [i for i, each in enumerate(self._node["select_list"]) if any(aggregates(each))]
         return [i for i in places if _is_number(found.schema.field(i).type)]
+
+    @property
+    def names(self) -> set[str] | None:
+        """The names of the columns that it mentions, in small letters; None where it asks for all of them."""
+        every = [each for each in _walk(self._tree) if each.get("class") == "STAR"]
+        if every:
+            return None
+        named = [each for each in _walk(self._tree) if each.get("class") == "COLUMN_REF"]
+        return {each["column_names"][-1].lower() for each in named}
 
     @property
     def selected(self) -> list[Node]:
@@ -82,7 +81,7 @@ class SqlQuery:
             return list(given)
         names = []
         for name, each in zip(given, self._node["select_list"], strict=True):
-            bare = each.get("function_name", "").removesuffix("_star") if any(_aggregates(each)) else ""
+            bare = each.get("function_name", "").removesuffix("_star") if any(aggregates(each)) else ""
             names.append(bare if bare in _SCALED and not each["alias"] else name)
         return _apart(names)
 
@@ -161,7 +160,7 @@ _OTHERS = """
 _AGGREGATES = _SCALED.union(_OTHERS.split())
 
 
-def _aggregates(node: Any) -> Iterator[Node]:
+def aggregates(node: Any) -> Iterator[Node]:
     """Calls that make one value of many rows, windows included."""
     for each in _walk(node):
         called = each.get("class") == "FUNCTION" and each.get("function_name") in _AGGREGATES
@@ -204,7 +203,7 @@ def _refuse_what_cannot_be_scaled(tree: Node) -> None:
             continue
         for each in _walk([select["select_list"], select["qualify"]]):
             inside = [value for key, value in each.items() if key != "function_name"]
-            if each.get("class") == "WINDOW" and not any(_aggregates(inside)):
+            if each.get("class") == "WINDOW" and not any(aggregates(inside)):
                 raise QueryError("a window over the rows themselves ranks synthetic rows; group them first")
 
 
@@ -221,113 +220,3 @@ def _apart(names: Sequence[str]) -> list[str]:
             number += 1
         found.append(name if number == 1 else f"{name}_{number}")
     return found
-
-
-if TYPE_CHECKING:
-    from dualquery.releases.release import Release
-
-STUDENT_4 = 2.7764451051977987  # t_{.975, 4}
-
-Row = tuple[Any, ...]
-
-
-def sql_table(release: Release, text: str) -> pa.Table:
-    """The result of a query, each computed number followed by its bar."""
-    if release.records is None:
-        raise QueryError(
-            "this release holds answers and no records, so there is nothing to select from; release with a "
-            "mechanism that makes synthetic records"
-        )
-    asked = SqlQuery(_duckdb(), text)
-    records, rows = release.certificate["records"]["rows"], release.records.rows
-    found = asked.of(release.to_arrow(), records, whole=True)
-    computed = asked.computed(found)
-    if not computed:
-        return found
-    errors = [_errors(asked, each, records, computed) for each in release.replicas]
-    return _with_bars(found, asked, computed, errors, records * narrowest(records, rows))
-
-
-def _duckdb() -> Any:
-    try:
-        import duckdb
-    except ImportError:
-        raise DualQueryError(
-            "SQL needs DuckDB: pip install 'dualquery[sql]' (or ask `table` and `answers`, which do not)"
-        ) from None
-    return duckdb
-
-
-def _keys(table: pa.Table, computed: Sequence[int]) -> list[Row]:
-    """What tells the rows apart: the columns that nothing was computed for."""
-    others = [table.column(i).to_pylist() for i in range(table.num_columns) if i not in computed]
-    return list(zip(*others, strict=True)) if others else [()] * table.num_rows
-
-
-def _by_key(table: pa.Table, computed: Sequence[int]) -> dict[Row, Row] | None:
-    """The computed numbers of each row by its key; None where keys do not tell rows apart."""
-    rows = zip(*(table.column(i).to_pylist() for i in computed), strict=True)
-    found = dict(zip(_keys(table, computed), rows, strict=True))
-    return found if len(found) == table.num_rows else None
-
-
-def _errors(
-    asked: SqlQuery, replica: Replica, records: int, computed: Sequence[int]
-) -> dict[Row, list[float]] | None:
-    """Of one replica, how far each number that was released of it is from its truth."""
-    halves = [SyntheticRecords(half).to_arrow() for half in replica.halves]
-    released = pa.concat_tables(halves, promote_options="default").unify_dictionaries()
-    truth = SyntheticRecords(replica.table).to_arrow()
-    known, told = (_by_key(asked.of(rows, records), computed) for rows in (truth, released))
-    if known is None or told is None:
-        return None
-    nothing = _nothing(asked, computed)
-    return {
-        key: [
-            a - b
-            for a, b in zip(_numbers(told.get(key), nothing), _numbers(known.get(key), nothing), strict=True)
-        ]
-        for key in {*known, *told}
-    }
-
-
-def _nothing(asked: SqlQuery, computed: Sequence[int]) -> list[float]:
-    """The numbers of a group that is not there: counts and sums are 0, of others nothing is known."""
-    return [0.0 if is_scaled(asked.selected[i]) else math.nan for i in computed]
-
-
-def _numbers(row: Row | None, nothing: Sequence[float]) -> list[float]:
-    if row is None:
-        return list(nothing)
-    return [math.nan if each is None else float(each) for each in row]
-
-
-def _with_bars(
-    found: pa.Table,
-    asked: SqlQuery,
-    computed: Sequence[int],
-    errors: Sequence[dict[Row, list[float]] | None],
-    least: float,
-) -> pa.Table:
-    """The result with a bar behind each computed number: null where replicas cannot tell, of counts >= `least`."""
-    known = [each for each in errors if each is not None]
-    keys = _keys(found, computed)
-    told = len(known) == len(errors) > 0 and len(set(keys)) == len(keys)
-    nothing = _nothing(asked, computed)
-    out: dict[str, Any] = {}
-    for i, name in enumerate(found.column_names):
-        out[name] = found.column(i)
-        if i in computed:
-            place = list(computed).index(i)
-            off = [[each.get(key, nothing)[place] for each in known] if told else [math.nan] for key in keys]
-            counted = str(asked.selected[i].get("function_name", "")).startswith("count")
-            out[f"{name}_bar"] = pa.array(
-                [_bar(each, least if counted else 0.0) for each in off], pa.float64()
-            )
-    return pa.table(out)
-
-
-def _bar(errors: Sequence[float], least: float) -> float | None:
-    """t · √(Σ e_b² / B), or None where an error is unknown."""
-    square = sum(each**2 for each in errors) / len(errors)
-    return max(least, STUDENT_4 * math.sqrt(square)) if math.isfinite(square) else None

@@ -72,7 +72,6 @@ HEADERS = {
 
 
 def application(service: Service) -> Application:
-    """The whole service, as uvicorn runs it."""
     app = FastAPI(
         title="dualquery",
         version=__version__,
@@ -189,7 +188,6 @@ def _bound(made: socket.socket, address: tuple[object, ...]) -> socket.socket:
 
 
 def configured(service: Service) -> uvicorn.Config:
-    """How uvicorn runs a service."""
     certificate, key = _tls(service.settings)
     return uvicorn.Config(
         application(service),

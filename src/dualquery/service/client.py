@@ -47,7 +47,6 @@ class Reply:
 
     @property
     def value(self) -> float:
-        """Of a single question."""
         (value,) = self.values
         return value
 
@@ -90,7 +89,6 @@ class Client:
     def ask(
         self, question: str, *, tolerance: float | None = None, free: bool = False, key: str | None = None
     ) -> Reply:
-        """A question, tested unless it is to be free."""
         body: dict[str, Any] = {"question": question, "free": free}
         if tolerance is not None:
             body["tolerance"] = tolerance
@@ -103,12 +101,10 @@ class Client:
     def quote(
         self, question: str, *, tolerance: float | None = None, error: float | None = None
     ) -> dict[str, Any]:
-        """What it would cost, in words and in numbers."""
         body = {"question": question, "tolerance": tolerance, "error": error}
         return self._post("quote", {name: each for name, each in body.items() if each is not None}, None)
 
     def budget(self) -> dict[str, Any]:
-        """What is spent and left, of the whole and of your quota."""
         found: dict[str, Any] = self._get(f"/v1/datasets/{escaped(self.dataset, safe='')}/budget")
         return found
 

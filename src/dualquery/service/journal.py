@@ -115,7 +115,6 @@ class LedgerJournal:
 
     @property
     def length(self) -> int:
-        """How many lines there are, on disk or about to be."""
         return self.head.length + len(self._drafts)
 
     def tell(self, reply: str, *, analyst: str, key: str | None, request: str) -> None:

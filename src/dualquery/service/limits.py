@@ -272,7 +272,6 @@ class RequestCounts:
             Thread(target=_write, args=(self._lines, log), name="log", daemon=True).start()
 
     def count(self, method: str, route: str, status: int, *, analyst: str | None, arrived: float) -> None:
-        """One request that has been answered."""
         self.requests[method, route, status] += 1
         if self._lines is None:
             return

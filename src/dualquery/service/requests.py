@@ -18,7 +18,7 @@ from typing import Any
 from dualquery.errors import DualQueryError, QueryError
 from dualquery.interactive.answers import OnlineAnswer, Quote
 from dualquery.interactive.online import Online
-from dualquery.interactive.rule import Test
+from dualquery.privacy.thresholds import Test
 from dualquery.queries.families import grammar_of
 from dualquery.queries.language.vocabulary import quoted_where_needed
 from dualquery.queries.question import QuestionReader
@@ -31,7 +31,6 @@ from dualquery.service.worker import Worker
 from dualquery.table.dates import Dates
 from dualquery.table.domain import Column, Domain, Items, Numeric
 
-Json = dict[str, Any]
 WHOLE = 10_000  # bytes of a reply that is always kept
 _CELLS = ("values", "bars_95", "labels")  # what is long in a reply
 _NOT_KEPT = '{"sha256":'
@@ -49,8 +48,6 @@ class _UnpreparedError(DualQueryError):
 
 @dataclass(frozen=True, kw_only=True)
 class PendingRequest:
-    """A request for an answer."""
-
     holder: Holder
     dataset: str
     question: str
@@ -88,7 +85,7 @@ class Service:
             **{each: of_release(each, release) for each, release in online.published.items()},
         }
 
-    def known(self, name: str) -> Json:
+    def known(self, name: str) -> dict[str, Any]:
         """The public schema of a dataset; 404 where there is none of this name."""
         found = self.schema.get(name)
         if found is None:
@@ -135,7 +132,7 @@ class Service:
                 await self.worker.prepare(first.test)
                 start_again()
 
-    async def quote(self, asked: PendingRequest) -> Json:
+    async def quote(self, asked: PendingRequest) -> dict[str, Any]:
         """What a question would cost at most. Reads no data."""
         self._check(asked)
         if asked.dataset != self.settings.dataset:
@@ -153,10 +150,10 @@ class Service:
             await self.worker.do(lambda: self.journal.grant(wishes))
             await asyncio.to_thread(self.storage.unwish, list(wishes))
 
-    async def budget(self, holder: Holder) -> Json:
+    async def budget(self, holder: Holder) -> dict[str, Any]:
         """What is spent and left, of the whole and of one's quota."""
 
-        def look() -> Json:
+        def look() -> dict[str, Any]:
             status, head = self.online.status(), self.journal.head
             return {
                 "dataset": self.settings.dataset,
@@ -171,7 +168,7 @@ class Service:
 
         return await self.worker.do(look)
 
-    async def analysts(self) -> list[Json]:
+    async def analysts(self) -> list[dict[str, Any]]:
         """Everybody with a token, and what they have taken: for the owner."""
         return await self.worker.do(
             lambda: [{"name": each.name, "role": each.role, **self._quota(each)} for each in self.tokens.all]
@@ -260,13 +257,13 @@ class Service:
                 403, "budget_exhausted", f"this may cost more than is left of the budget; {_FREE}", **details
             )
 
-    def _quota(self, holder: Holder) -> Json:
+    def _quota(self, holder: Holder) -> dict[str, Any]:
         """A share of what the release left over, what was taken of it, and what is left, in units."""
         whole = int(holder.quota * (self.online.rule.cap - self.journal.account.release))
         taken = self.journal.account.spent_by[holder.name]
         return {"share": float(holder.quota), "units": whole, "spent": taken, "left": max(0, whole - taken)}
 
-    def _reply(self, asked: PendingRequest, answer: OnlineAnswer) -> Json:
+    def _reply(self, asked: PendingRequest, answer: OnlineAnswer) -> dict[str, Any]:
         quota = self._quota(asked.holder)
         return {
             "dataset": asked.dataset,
@@ -282,7 +279,7 @@ class Service:
         }
 
 
-def _written(reply: Json) -> str:
+def _written(reply: dict[str, Any]) -> str:
     return json.dumps(reply, separators=(",", ":"))
 
 
@@ -293,20 +290,20 @@ def _sha256(text: str) -> str:
 MOST_VALUES = 1000  # of an attribute, that are listed
 
 
-def of_table(name: str, table: Online, *, declared: bool) -> Json:
+def of_table(name: str, table: Online, *, declared: bool) -> dict[str, Any]:
     """Of a table that is asked. Its number of records is known, unless the first release measured it."""
     measured = not declared and table.release is not None and table.release.public_rows is None
     return _described(name, "interactive", table.domain, table.certificate(), table.rule.rows, measured)
 
 
-def of_release(name: str, release: Release) -> Json:
+def of_release(name: str, release: Release) -> dict[str, Any]:
     rows, measured = int(release.certificate["records"]["rows"]), release.public_rows is None
     return _described(name, "release", release.domain, dict(release.certificate["budget"]), rows, measured)
 
 
 def _described(
     name: str, kind: str, domain: Domain, promise: Mapping[str, Any], rows: int, measured: bool
-) -> Json:
+) -> dict[str, Any]:
     return {
         "name": name,
         "kind": kind,
@@ -318,7 +315,7 @@ def _described(
     }
 
 
-def examples(domain: Domain) -> Json:
+def examples(domain: Domain) -> dict[str, Any]:
     """A question and a table that can be asked here: of the first attributes whose values can be written."""
     if domain.kind != "records":
         return {"question": grammar_of(domain).example(domain), "table": ""}
@@ -352,7 +349,7 @@ def _readable(reader: QuestionReader, text: str) -> bool:
     return True
 
 
-def _attribute(column: Column) -> Json:
+def _attribute(column: Column) -> dict[str, Any]:
     """An attribute as somebody who asks needs to know it; of very many values the first."""
     if isinstance(column, Items):
         ends = {"first": column.first, "count": column.count}

@@ -87,7 +87,6 @@ def table_of(
     journal: LedgerJournal,
     **more: Any,
 ) -> Online:
-    """The table of a service, as its settings say."""
     return online(
         table,
         schema=schema,

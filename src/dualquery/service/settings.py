@@ -68,7 +68,6 @@ class Settings:
 
     @property
     def place(self) -> str:
-        """Of the ledger: a URL as it is, a file from this folder."""
         return self.ledger if "://" in self.ledger else os.fspath(self.path(self.ledger))
 
     def to_toml(self) -> str:

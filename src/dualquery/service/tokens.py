@@ -50,7 +50,6 @@ class Holder:
 
     @property
     def good(self) -> bool:
-        """Whether the token opens anything now."""
         return not self.revoked and (not self.expires or self.expires > _now())
 
 
@@ -78,11 +77,9 @@ class Tokens:
         self._by_public_part = {each.public_part: each for each in self._holders.values()}
 
     def heard(self, number: str) -> bool:
-        """Whether this wish stands in the chain."""
         return number in self._heard
 
     def holder(self, token: str) -> Holder | None:
-        """Whose token this is."""
         parts = token.split("_", 2)
         found = self._by_public_part.get(parts[1]) if len(parts) == 3 else None
         same = hmac.compare_digest(_hash(token), _NOBODYS if found is None else found.hash)
@@ -135,14 +132,12 @@ def revoke(storage: Storage, name: str, *, witness: Witness | None = None) -> No
 
 
 def known(storage: Storage, witness: Witness | None = None) -> Tokens:
-    """The tokens of a ledger, which is verified."""
     promise = storage.promise()
     lines = storage.verified(promise)
     return Tokens(lines if witness is None else witness.checked(lines, promise, trust=False))
 
 
 def _held(storage: Storage, witness: Witness | None, name: str) -> Holder | None:
-    """Who has a good token of this name."""
     return next((each for each in known(storage, witness).all if each.name == name), None)
 
 

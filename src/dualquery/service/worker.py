@@ -21,8 +21,8 @@ from typing import Any, Generic, TypeVar
 
 from dualquery.errors import DualQueryError, LedgerError
 from dualquery.interactive.online import Online
-from dualquery.interactive.rule import Test
 from dualquery.ledger.storage import AwayError
+from dualquery.privacy.thresholds import Test
 from dualquery.service.journal import LedgerJournal
 from dualquery.service.limits import not_ready, problem_of
 
@@ -189,7 +189,6 @@ def _log_place(defect: Exception) -> None:
 
 
 def _hand_out(jobs: list[Job[Any]]) -> None:
-    """Wake whoever waits, all of one loop at once."""
     for loop in {job.waiting.get_loop() for job in jobs}:
         own = [job for job in jobs if job.waiting.get_loop() is loop]
         with suppress(RuntimeError):  # nobody waits any more: the loop is closed

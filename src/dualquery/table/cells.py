@@ -76,7 +76,6 @@ class Distinct:
 
 
 def is_numeric(kind: pa.DataType) -> bool:
-    """Whether cells of this type are numbers already."""
     return bool(
         pa.types.is_integer(kind)
         or pa.types.is_floating(kind)
@@ -184,7 +183,6 @@ def from_numpy(numbers: NDArray[Any], missing: NDArray[np.bool_] | None = None) 
 
 
 def from_texts(texts: Sequence[str]) -> pa.Array:
-    """The same of texts."""
     each = [text.encode() for text in texts]
     ends = np.cumsum([0, *map(len, each)]).astype(np.int32)
     return pa.Array.from_buffers(
@@ -207,7 +205,6 @@ def near_numbers(cells: pa.ChunkedArray) -> Distinct | None:
 
 
 def _ends(parts: list[NDArray[np.integer]]) -> tuple[int, int]:
-    """The least and the largest of whole numbers."""
     return min(int(part.min()) for part in parts), max(int(part.max()) for part in parts)
 
 
@@ -295,7 +292,6 @@ def floats_of(cells: pa.Array | pa.ChunkedArray) -> NDArray[np.float64]:
 
 
 def number_in(text: str) -> float | None:
-    """The number that a text spells, or None."""
     try:
         return float(pa.scalar(text.strip()).cast(pa.float64()).as_py())
     except pa.ArrowInvalid:
@@ -320,7 +316,6 @@ def apart(cells: Sequence[str | None]) -> pa.Array:
 
 
 def all_typed(texts: pa.ChunkedArray) -> pa.ChunkedArray:
-    """Texts that all write typed cells."""
     none = pa.array([], texts.type)
     return pa.chunked_array(
         [
@@ -423,7 +418,6 @@ _PLACE_OF: tuple[tuple[Any, Callable[[Any], Placed]], ...] = (
 
 
 def _line(cell: Any) -> str:
-    """A list of item ids as a line of them."""
     ids = [_placed(each) for each in cell]
     if not all(place == "wholes" or (place == "floats" and value.is_integer()) for place, value in ids):
         raise TypeError
@@ -460,13 +454,13 @@ def bins_of(edges: NDArray[np.float64], numbers: NDArray[np.float64]) -> NDArray
     return codes
 
 
-@njit(cache=True, nogil=True)
+@njit(cache=True)
 def _take_bytes(table, index, found):  # type: ignore[no-untyped-def]
     for i in range(len(index)):
         found[i] = table[index[i]]
 
 
-@njit(cache=True, nogil=True)
+@njit(cache=True)
 def _add_passed(edges, numbers, codes):  # type: ignore[no-untyped-def]
     """To each code the number of edges that its number has passed."""
     for first in range(0, len(numbers), AT_ONCE):

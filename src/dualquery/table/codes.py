@@ -53,7 +53,6 @@ class OpenText(Categorical):
         return open_codes(self, cells)
 
     def code(self, text: str) -> int | None:
-        """The code of a text; None where it is too long, or empty."""
         if not 0 < len(text) <= self.longest:
             return None
         return int.from_bytes(hashlib.sha256(text.encode()).digest()[:8], "big") >> (64 - TEXT_BITS)
@@ -98,7 +97,6 @@ Open = OpenText | WholeRange
 
 
 def open_codes(column: Open, cells: pa.ChunkedArray) -> NDArray[np.int64]:
-    """The code of each cell of a column whose values nobody lists."""
     held = distinct(cells, column.name)
     codes = [None if text is None else column.code(text) for text in texts_of(held.values, column.name)]
     if None in codes or (held.index == len(codes)).any():
@@ -111,8 +109,6 @@ def open_codes(column: Open, cells: pa.ChunkedArray) -> NDArray[np.int64]:
 
 @dataclass(frozen=True)
 class CodeTable(Domain):
-    """The public shape of a table of codes."""
-
     kind = "codes"
 
     @property
@@ -139,7 +135,6 @@ class CodeTable(Domain):
 
     @classmethod
     def read(cls, section: Mapping[str, Any], columns: tuple[Column, ...], folder: Path | None) -> CodeTable:
-        """The domain of [codes.columns]."""
         if columns or set(section) != {"columns"} or not isinstance(section["columns"], dict):
             raise SchemaError(
                 "a table of [codes] has one section, [codes.columns], with a line for each column, like "
@@ -148,7 +143,6 @@ class CodeTable(Domain):
         return codes_table({name: _column(name, given) for name, given in section["columns"].items()})
 
     def sections(self, write: Callable[[Column], str]) -> list[str]:
-        """[codes.columns]."""
         lines = ["[codes.columns]"]
         for column in self.open_columns:
             said = (

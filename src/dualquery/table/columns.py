@@ -15,6 +15,8 @@ from abc import ABC, abstractmethod
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from enum import IntEnum
+from functools import cached_property
+from itertools import pairwise
 from typing import Any, cast, overload
 
 import numpy as np
@@ -32,6 +34,7 @@ from dualquery.table.cells import (
     is_mixed,
     looked_up,
     near_numbers,
+    number_in,
     signed_type,
     spellings,
     texts_of,
@@ -41,12 +44,13 @@ from dualquery.table.toml_text import listed, only, optional, quoted, required, 
 
 Signed = NDArray[np.signedinteger]
 
+MOST_WHOLE = 2**53  # past it a float no longer tells neighbouring integers apart
 MISSING = "missing"  # the label where nobody says another
 OF_NUMBERS = {
     "name", "clamp", "missing", "empty", "integer", "decimals", "exact", "decimal_comma", "currency", "spread",
 }  # fmt: skip
 KEYS = {
-    "values": {"name", "values", "unknown", "missing", "empty", "ordered"},
+    "values": {"name", "values", "unknown", "missing", "empty", "ordered", "numeric"},
     "edges": OF_NUMBERS | {"edges"},
     "bins": OF_NUMBERS | {"low", "high", "bins"},
     "by": {"name", "from", "to", "by", "format", "clamp", "missing", "empty"},
@@ -85,7 +89,7 @@ class Attribute(ABC):
     def encode(self, cells: pa.ChunkedArray, *, typed: bool = False) -> Signed:
         """The code of each cell; with `typed` texts write numbers and dates that are in no notation of texts."""
         if is_mixed(cells.type):
-            codes = np.zeros(len(cells), signed_type(len(self.labels)))
+            codes = np.zeros(len(cells), self.code_type)
             for kind, rows, part in by_kind(cells):
                 codes[rows] = self.encode(part, typed=kind == TYPED)
             return codes
@@ -93,6 +97,11 @@ class Attribute(ABC):
         if (worst := int(codes.min(initial=0))) < 0:
             raise DataError(f"column '{self.name}' {self.advice(Unplaced(worst))}")
         return codes
+
+    @property
+    def code_type(self) -> Any:
+        """What holds every code, and the reasons why a cell has none."""
+        return signed_type(len(self.labels))
 
     def codes_of(self, cells: pa.ChunkedArray, *, typed: bool) -> Signed:
         """The code of each cell, or why it has none."""
@@ -180,7 +189,8 @@ class Categorical(Attribute):
     """A column with a public list of values; code v stands for values[v].
 
     `unknown` is the listed value that stands for anything unlisted, `missing` the listed value
-    that says that there is none. Where they are None such a cell is an error.
+    that says that there is none. Where they are None such a cell is an error. `numeric` says that the values are
+    numbers, increasing: they have an order, and come back as numbers.
     """
 
     name: str
@@ -189,6 +199,11 @@ class Categorical(Attribute):
     missing: str | None = None
     ordered: bool = False
     empty: tuple[str, ...] = ()
+    numeric: bool = False
+
+    def __post_init__(self) -> None:
+        if self.numeric:  # numbers always have an order
+            object.__setattr__(self, "ordered", True)
 
     @property
     def labels(self) -> tuple[str, ...]:
@@ -199,6 +214,13 @@ class Categorical(Attribute):
         """The code of a missing value: a listed empty text is one, unless another was declared."""
         label = "" if self.missing is None else self.missing
         return self.values.index(label) if label in self.values else None
+
+    @cached_property
+    def numbers(self) -> NDArray[np.float64]:
+        """What each value says, where values are numbers; NaN of the missing one."""
+        absent = self.missing_code
+        said = [np.nan if code == absent else float(value) for code, value in enumerate(self.values)]
+        return np.array(said)
 
     @staticmethod
     def read(name: str, where: str, entry: Mapping[str, Any]) -> Categorical:
@@ -212,6 +234,7 @@ class Categorical(Attribute):
             values,
             unknown=optional(entry, where, "unknown", text),
             ordered=optional(entry, where, "ordered", truth) or False,
+            numeric=optional(entry, where, "numeric", truth) or False,
             **absent,
         )
 
@@ -220,7 +243,7 @@ class Categorical(Attribute):
         return {"values": listed([quoted(value) for value in self.values])} | unknown
 
     def options(self) -> dict[str, Any]:
-        return {"ordered": self.ordered}
+        return {"numeric": True} if self.numeric else {"ordered": self.ordered}
 
     def check(self) -> None:
         if not self.values:
@@ -232,7 +255,20 @@ class Categorical(Attribute):
                 raise SchemaError(
                     f"attribute '{self.name}': the place for {role} values, '{place}', is not among its values"
                 )
+        if self.numeric:
+            self._check_numbers()
         super().check()
+
+    def _check_numbers(self) -> None:
+        known = [value for code, value in enumerate(self.values) if code != self.missing_code]
+        if strange := [value for value in known if not abs(_number(value)) <= MOST_WHOLE]:
+            raise SchemaError(
+                f"attribute '{self.name}' is numeric, and its value '{strange[0]}' is none up to 2^53; remove that "
+                "value, or the line numeric = true (missing cells have a label of their own: missing)"
+            )
+        numbers = [float(value) for value in known]
+        if not numbers or any(b <= a for a, b in pairwise(numbers)):
+            raise SchemaError(f"attribute '{self.name}' is numeric, so its values must increase")
 
     def codes_of_distinct(
         self, values: pa.Array, written: list[str | None], empty: int, *, typed: bool
@@ -241,6 +277,7 @@ class Categorical(Attribute):
         if has_padding(values.type):
             place = {without_padding(value): number for value, number in reversed(place.items())} | place
         unknown = int(Unplaced.OUTSIDE) if self.unknown is None else place[self.unknown]
+        by_number = {x: code for code, x in enumerate(self.numbers.tolist())} if self.numeric else {}
 
         def code(cell: str | None) -> int:
             if cell is None:
@@ -248,6 +285,8 @@ class Categorical(Attribute):
             for spelling in spellings(cell):
                 if spelling in place:
                     return place[spelling]
+            if by_number and (number := number_in(cell)) in by_number:
+                return by_number[number]
             return unknown if cell.strip() else empty
 
         return np.fromiter(map(code, written), np.int64, len(written))
@@ -267,6 +306,10 @@ class Categorical(Attribute):
         """A missing value is null and no category; an order is told only where every category has a rank."""
         values, absent = list(self.values), self.missing_code
         missing = codes == -1 if absent is None else codes == absent
+        if self.numeric:
+            found = np.nan_to_num(self.numbers)[codes]
+            whole = not any(set(value) - set("+-0123456789") for value in values if value != self.missing)
+            return from_numpy(found.astype(np.int64) if whole else found, missing)
         places = codes.astype(np.int64)
         if absent is not None:
             del values[absent]
@@ -277,6 +320,12 @@ class Categorical(Attribute):
         return pa.DictionaryArray.from_arrays(
             from_numpy(places.astype(kind), missing), from_texts(values), ordered=ranked
         )
+
+
+def _number(value: str) -> float:
+    """What a listed value says; NaN where it is no number."""
+    number = number_in(value)
+    return np.nan if number is None else number
 
 
 def absent_in(entry: Mapping[str, Any], where: str) -> dict[str, Any]:

@@ -98,13 +98,11 @@ def check_format(format: str, where: str, first: int, last: int) -> None:
 
 
 def kind_written(format: str) -> str:
-    """The period that texts of this format name."""
     said = {_OF_A_KIND[each] for each in _DIRECTIVE.findall(format)}
     return "hour" if "H" in said else "day" if "d" in said else "month" if "m" in said else "year"
 
 
 def moment_in(text: str, format: str) -> datetime | None:
-    """The beginning of the period that a text names, or None."""
     found = _pattern(format).fullmatch(text.strip())
     if found is None:
         return None
@@ -157,7 +155,6 @@ class Period:
 
 
 def following(start: datetime, kind: str) -> datetime:
-    """The beginning of the next period."""
     if kind not in _MONTHS_IN:
         return start + _SHORTEST[kind]
     place = start.year * 12 + start.month - 1 + _MONTHS_IN[kind]
@@ -209,12 +206,10 @@ def _exact(text: str) -> datetime | None:
 
 
 def is_dated(kind: pa.DataType) -> bool:
-    """Whether cells of this type are dates or moments."""
     return bool(pa.types.is_date(kind) or pa.types.is_timestamp(kind))
 
 
 def period_text(start: datetime, kind: str) -> str:
-    """A period as it is written."""
     if kind == "week":
         year, week, _ = start.isocalendar()
         return f"{year:04}-W{week:02}"
@@ -236,7 +231,6 @@ class Dates(Numeric):
 
     @property
     def example(self) -> str:
-        """A cell as the table writes it."""
         return "2024-03-01" if self.format is None else moment_text(datetime(2024, 3, 1), self.format)
 
     @property
@@ -245,7 +239,6 @@ class Dates(Numeric):
         return 24 if self.by == "hour" else 1
 
     def number(self, moment: datetime) -> int:
-        """A moment in units since 1970."""
         return (moment - _EPOCH) // timedelta(hours=24 // self.per_day)
 
     def moment(self, number: float) -> datetime:
@@ -361,7 +354,6 @@ class Dates(Numeric):
 
 
 def period_of(moment: datetime, kind: str) -> Period:
-    """The period of a kind that holds a moment."""
     start = moment.replace(hour=moment.hour if kind == "hour" else 0, minute=0, second=0, microsecond=0)
     if kind == "week":
         start -= timedelta(days=start.weekday())

@@ -94,7 +94,6 @@ Rule = Implication | Dependency | Sum
 
 
 def rule_in(entry: Mapping[str, Any], place: int) -> Rule:
-    """The rule that an entry of the file says."""
     where = f"rule number {place}"
     only(entry, where, {"says", "values"})
     says = " ".join(required(entry, where, "says", text).split())
@@ -112,7 +111,6 @@ def rule_in(entry: Mapping[str, Any], place: int) -> Rule:
 
 
 def read_rule(says: str, where: str) -> Rule:
-    """The rule that a text says."""
     arrow = next((found for found in _ARROW.finditer(says) if found[1] is None), None)
     if arrow is not None:
         when, then = says[: arrow.start()].strip(), says[arrow.end() :].strip()
@@ -138,7 +136,6 @@ def _name(written: str) -> str:
 
 
 def rule_entries(rule: Rule) -> dict[str, str]:
-    """The keys of a rule with their TOML values."""
     entries = {"says": quoted(rule.says)}
     if isinstance(rule, Dependency) and rule.values:
         pairs = ", ".join(f"{quoted(given)} = {quoted(value)}" for given, value in rule.values)

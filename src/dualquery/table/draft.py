@@ -18,6 +18,7 @@ from pathlib import Path
 import pyarrow as pa
 
 from dualquery.errors import DataError, SchemaError
+from dualquery.table.binning import number_of_bins
 from dualquery.table.cells import plain
 from dualquery.table.columns import Categorical
 from dualquery.table.domain import Column, Domain, Numeric
@@ -27,6 +28,7 @@ from dualquery.table.reading.source import WantedColumns, known_encoding
 from dualquery.table.schema import MARK, Schema, schema_text
 from dualquery.table.toml_text import commented, quoted
 
+MOST_EPSILON = 100.0
 OPEN = {"name", "clamp", "by", "first", "spread"}  # keys that say nothing about anybody's cells
 COUNTS = re.compile(r"counts?|freq|frequency|n", re.IGNORECASE)  # as programs call how often a row occurs
 SEVERAL = (
@@ -108,21 +110,26 @@ def schema_draft(
     table: AnyTable | None = None,
     *,
     quantiles: int | None = None,
+    epsilon: float | None = None,
     public_reference: AnyTable | None = None,
     encoding: str | None = None,
 ) -> Draft:
     """A first schema for a table: print it, or save it, and edit it.
 
     It is read off the private table, and marked so line by line. With `public_reference`, a public table of the same
-    kind, that one is read and the private one is not: then the draft is public. `quantiles` puts the edges of numbers
-    at so many quantiles of what is read, instead of round numbers. `encoding` is that of a text file which is not
-    UTF-8.
+    kind, that one is read and the private one is not: then the draft is public. Numbers get bins of about equal
+    share: as many as `quantiles` says, or as suit a table of so many rows and the `epsilon` that a release will have
+    (1 where nobody says). `encoding` is that of a text file which is not UTF-8.
     """
     source = table if public_reference is None else public_reference
     if source is None:
         raise DataError("give the table that the draft is for, or a public one of its kind")
     if quantiles is not None and not 2 <= quantiles <= 1000:
         raise SchemaError("quantiles must be between 2 and 1000 in number")
+    if epsilon is not None and not 0 < epsilon <= MOST_EPSILON:
+        raise SchemaError(
+            f"epsilon, a hint for the number of bins, must be above 0 and at most {MOST_EPSILON:g}"
+        )
     encoding = None if encoding is None else known_encoding(encoding)
     read = _read(source, encoding)
     if not read.num_rows:
@@ -130,11 +137,12 @@ def schema_draft(
             f"{describe(source)} has no rows below the names of its columns, so there is nothing to draft from; give "
             "a table with rows, or write the schema by hand"
         )
+    bins = number_of_bins(read.num_rows, epsilon) if quantiles is None else quantiles
     columns: list[Column] = []
     left_out: list[LeftOut] = []
     times = Counter(name.strip() for name in read.column_names)
     for place, (name, cells) in enumerate(zip(read.column_names, read.columns, strict=True), start=1):
-        found = _unfit(name, place, times) or drafted(name, plain(cells), quantiles=quantiles)
+        found = _unfit(name, place, times) or drafted(name, plain(cells), bins=bins)
         if isinstance(found, LeftOut):
             left_out.append(found)
         else:

@@ -1,8 +1,8 @@
 """What kind of column some cells suggest: guesses for a person to correct, read off a table.
 
 Everything here looks at cells, so that whatever it finds is as private as they are (`table.draft` says so, line by
-line). A guess prefers what does least harm where it is wrong: categories without an order to numbers, bins by order
-of magnitude to bins of equal width, leaving out to listing what may be somebody's name.
+line). A guess prefers what does least harm where it is wrong: categories without an order to numbers where a name
+says that they are codes, leaving out to listing what may be somebody's name.
 """
 
 from __future__ import annotations
@@ -12,8 +12,7 @@ import re
 from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
-from decimal import Decimal
-from itertools import pairwise
+from fractions import Fraction
 from typing import Any
 
 import numpy as np
@@ -22,11 +21,12 @@ import pyarrow.compute as pc
 from numpy.typing import NDArray
 
 from dualquery.errors import DataError, SchemaError
+from dualquery.table.binning import shared_edges
 from dualquery.table.cells import distinct, is_list, numbers_of, plain, texts_of
 from dualquery.table.columns import Categorical, Items
 from dualquery.table.dates import Dates, Period, dates, period_in, period_of, period_text
 from dualquery.table.domain import Column
-from dualquery.table.numbers import Numeric, Spread, equal_edges
+from dualquery.table.numbers import Numeric
 from dualquery.table.persons import EACH, IDS, PERSONS, looks_like_id, no_unit, repeats
 from dualquery.table.schema import Schema
 from dualquery.types import Reals
@@ -38,9 +38,7 @@ SOME_ROWS = 50  # in fewer rows all values may differ by chance
 MARKERS = (
     "NA", "N/A", "n/a", "na", "NaN", "nan", "NULL", "null", "None", "none", "?", "-", "--", ".", "missing",
 )  # fmt: skip
-BINS = 20
-DECADES = 25  # of a ladder by order of magnitude, on each side of 0: what is smaller still is next to 0
-UNEVEN = 0.5  # of the rows in one of BINS bins of equal width: these numbers are skewed
+UNITS = 24  # whole numbers between ends no farther apart are all listed
 _DAYS = (
     *("%d.%m.%Y", "%d/%m/%Y", "%m/%d/%Y", "%d-%m-%Y", "%m-%d-%Y", "%Y/%m/%d", "%Y.%m.%d", "%Y%m%d"),
     *("%d.%m.%y", "%d/%m/%y", "%m/%d/%y", "%d-%b-%Y", "%d-%b-%y", "%d%b%Y"),
@@ -112,77 +110,6 @@ def absent(held: Texts, empty: tuple[str, ...]) -> dict[str, Any]:
         "missing": next(m for m in ("missing", "(missing)", "((missing))") if m not in taken),
         "empty": empty,
     }
-
-
-def drafted_edges(
-    name: str, values: Reals, weights: NDArray[np.int64], quantiles: int | None, *, integer: bool
-) -> tuple[float, ...]:
-    """At quantiles where so many are wanted; by order of magnitude where numbers are skewed; else equal."""
-    order = np.argsort(values)
-    values, shares = values[order], np.cumsum(weights[order]) / weights.sum()
-    low, high, bins = round_bins(float(values[0]), float(values[-1]), whole=integer)
-    even = equal_edges(name, low, high, bins)
-    if quantiles is not None:
-        return _at_quantiles(values, shares, quantiles, even, integer=integer)
-    held = np.histogram(values, even, weights=weights[order])[0]
-    if held.max() <= UNEVEN * weights.sum():
-        return even
-    return _by_magnitude(values, even, integer=integer)
-
-
-def _at_quantiles(
-    values: Reals, shares: Reals, number: int, even: tuple[float, ...], *, integer: bool
-) -> tuple[float, ...]:
-    """Edges at the quantiles, rounded to two figures."""
-    inner = values[np.searchsorted(shares, np.arange(1, number) / number)]
-    rounded = {_two_figures(x, integer=integer) for x in inner.tolist()}
-    return tuple(sorted({even[0], *(x for x in rounded if even[0] < x < even[-1]), even[-1]}))
-
-
-def _two_figures(x: float, *, integer: bool) -> float:
-    rounded = float(f"{x:.1e}")
-    return float(round(rounded)) if integer else rounded
-
-
-def _by_magnitude(values: Reals, even: tuple[float, ...], *, integer: bool) -> tuple[float, ...]:
-    """0, and ± 1, 2 or 5 times powers of ten (or powers alone, where they span many) up to the largest number."""
-    ladder: set[float] = set()
-    for sign in (1.0, -1.0):
-        side = np.sort(sign * values[sign * values > 0])
-        if not len(side):
-            continue
-        least = float(side[len(side) // 50])  # the smallest few share a bin with what is below them
-        first = math.floor(math.log10(max(least, 1.0 if integer else 0.0) or side[-1]))
-        last = math.ceil(math.log10(side[-1]))
-        first = max(first, last - DECADES)
-        steps = (1, 2, 5) if last - first <= 6 else (1,)
-        rungs = [float(Decimal(step).scaleb(power)) for power in range(first, last + 1) for step in steps]
-        ladder |= {sign * rung for rung in rungs}
-    zero = bool((values == 0).any())
-    if zero or (values[0] < 0 < values[-1]):
-        ladder |= {0.0, 1.0} if integer and zero else {0.0}
-    if values[0] >= 0:
-        ladder |= {0.0}
-        ladder = {x for x in ladder if x >= 0}
-    top = min((x for x in ladder if x >= values[-1]), default=even[-1])
-    bottom = 0.0 if values[0] >= 0 else max((x for x in ladder if x <= values[0]), default=even[0])
-    edges = sorted(x for x in ladder if bottom <= x <= top)
-    if integer:
-        edges = [a for a, b in pairwise([*edges, math.inf]) if math.ceil(a) < b]
-    return tuple(edges) if len(edges) > 1 else even
-
-
-def round_bins(smallest: float, largest: float, *, whole: bool) -> tuple[float, float, int]:
-    """At most about BINS bins of width 1, 2 or 5 times a power of ten, from one multiple of it to another."""
-    if smallest > 0 and smallest < largest / 2:
-        smallest = 0.0
-    # Numbers too close for bins of their own share one of the smallest width that floats can tell apart.
-    finest = max(math.ulp(smallest), math.ulp(largest)) * 4
-    least = max(largest / BINS - smallest / BINS, 1.0 if whole else finest)
-    power = math.floor(math.log10(least))
-    width = next(w for m in (1, 2, 5, 10) if (w := m * Decimal(10) ** power) >= Decimal(least))
-    first, last = math.floor(Decimal(smallest) / width), math.ceil(Decimal(largest) / width)
-    return float(first * width), float(last * width), last - first
 
 
 def drafted_dates(held: Texts) -> Dates | LeftOut | None:
@@ -276,8 +203,8 @@ def several_rows(table: pa.Table, schema: Schema) -> list[str]:
     return found
 
 
-def drafted(name: str, cells: pa.ChunkedArray, *, quantiles: int | None) -> Column | LeftOut:
-    """An attribute for a column, or why there is none."""
+def drafted(name: str, cells: pa.ChunkedArray, *, bins: int) -> Column | LeftOut:
+    """An attribute for a column, its numbers in so many bins, or why there is none."""
     if is_list(cells.type):
         return _items(name, cells)
     try:
@@ -286,7 +213,7 @@ def drafted(name: str, cells: pa.ChunkedArray, *, quantiles: int | None) -> Colu
         return LeftOut(name, "its type is not known here")
     if not held.texts:
         return LeftOut(name, "all its cells are empty")
-    guess = drafted_dates(held) or drafted_id(held) or _numeric(held, quantiles) or _categorical(held)
+    guess = drafted_dates(held) or drafted_id(held) or _numeric(held, bins) or _categorical(held)
     try:
         if not isinstance(guess, LeftOut):
             guess.check()
@@ -295,7 +222,7 @@ def drafted(name: str, cells: pa.ChunkedArray, *, quantiles: int | None) -> Colu
     return guess
 
 
-def _numeric(held: Texts, quantiles: int | None) -> Numeric | LeftOut | None:
+def _numeric(held: Texts, bins: int) -> Numeric | LeftOut | None:
     """Bins, where there are many numbers and besides at most markers of missing ones, or one odd text."""
     column, numbers, junk = _read(held)
     others = tuple(text for text, odd in zip(held.texts, junk | np.isnan(numbers), strict=True) if odd)
@@ -309,6 +236,8 @@ def _numeric(held: Texts, quantiles: int | None) -> Numeric | LeftOut | None:
     integer = len(values) > 0 and bool((values == np.floor(values)).all() and np.abs(values).max() < 2**52)
     if len(values) <= FEW or (integer and CODES.search(held.name) and len(values) <= MANY):
         return None
+    if integer and values.max() - values.min() <= UNITS and not _is_id(held, values):
+        return None
     if integer and _is_id(held, values):
         return LeftOut(held.name, "it numbers the rows: an id says nothing about people")
     if CODES.search(held.name) and integer:
@@ -316,16 +245,16 @@ def _numeric(held: Texts, quantiles: int | None) -> Numeric | LeftOut | None:
             held.name, f"it looks like a code with more than {MANY} values; group them, or list them"
         )
     decimals = None if integer else _decimals(held, kept)
-    edges = drafted_edges(held.name, values, weights, quantiles, integer=integer)
-    skewed = bool(edges != equal_edges(held.name, edges[0], edges[-1], len(edges) - 1))
+    if column.currency and not integer:
+        decimals = 2
+    unit = Fraction(1) if integer else None if decimals is None else Fraction(1, 10**decimals)
     return replace(
         column,
-        edges=edges,
+        edges=shared_edges(values, weights, bins, unit),
         clamp=True,
         integer=integer,
-        decimals=2 if column.currency and not integer else decimals,
+        decimals=decimals,
         exact=column.currency is not None,
-        spread=Spread.LOG if skewed and edges[-1] > 1e6 * max(abs(edges[1]), 1e-300) else None,
         **absent(held, (*others, *markers)),
     )
 
@@ -388,11 +317,21 @@ def _categorical(held: Texts) -> Categorical | LeftOut:
             # A cell 1.0 is read as 1, but a whole number is not read as 1.0.
             values = list(dict.fromkeys(str(int(text.partition(".")[0])) for text in values))
     zeros = any(_LEADING_ZERO.fullmatch(text) for text in values)
-    ordered = counted and len(values) > 2 and not zeros and not CODES.search(held.name)
+    numeric = counted and len(values) > 1 and not zeros and not CODES.search(held.name)
+    if numeric:
+        values = _listed_units(values)
     place = absent(rest, tuple(markers))
     if place["missing"] is not None:
         values.append(str(place["missing"]))
-    return Categorical(held.name, tuple(values), ordered=ordered, **place)
+    return Categorical(held.name, tuple(values), numeric=numeric, **place)
+
+
+def _listed_units(values: list[str]) -> list[str]:
+    """Whole numbers with those between them that nobody happens to have, where they are few; each number once."""
+    numbers = [float(value) for value in values]
+    if all(x == int(x) for x in numbers) and max(numbers) - min(numbers) <= UNITS:
+        return [str(x) for x in range(int(min(numbers)), int(max(numbers)) + 1)]
+    return [value for value, x, before in zip(values, numbers, [None, *numbers], strict=False) if x != before]
 
 
 def _why_many(held: Texts) -> str:

@@ -24,6 +24,7 @@ import pyarrow.compute as pc
 from numpy.typing import NDArray
 
 from dualquery.errors import DataError
+from dualquery.pool import together
 from dualquery.table.cells import (
     as_numpy,
     by_kind,
@@ -39,10 +40,19 @@ from dualquery.table.cells import (
 )
 from dualquery.table.domain import Categorical, Column, Dependency, Domain, Items, Numeric, Sum
 from dualquery.table.persons import baskets, hashes_of, kept_rows, owners_of
+from dualquery.table.places import Places, encode_with_places, has_places, numbers_at
 from dualquery.table.reading import AnyTable, batches, is_transaction_file, read_table
 from dualquery.table.reading.delimited import transactions
 from dualquery.table.reading.source import WantedColumns
-from dualquery.table.records import ColumnCodes, Records, SparseItems, as_lists, smallest_type, taken
+from dualquery.table.records import (
+    ColumnCodes,
+    Records,
+    SparseItems,
+    as_lists,
+    smallest_type,
+    taken,
+    taken_places,
+)
 from dualquery.table.schema import Schema
 
 BINS = 64  # of persons: each is encoded at once
@@ -67,9 +77,12 @@ def encoded(table: pa.Table, schema: Schema, *, records_per_person: int | None =
     if schema.drop_rows_containing is not None:
         dropped = _rows_containing(schema.drop_rows_containing, table.select(range(len(columns))), columns)
         table = table.filter(pa.array(~dropped))
-    codes = tuple(_encoded(column, table.column(i)) for i, column in enumerate(columns))
+    both = [_encoded(column, table.column(i)) for i, column in enumerate(columns)]
+    codes, places = tuple(each for each, _ in both), tuple(each for _, each in both)
+    if all(each is None for each in places):
+        places = ()
     if schema.unit is None or not by_person(schema, records_per_person):
-        return Records(domain, table.num_rows, codes)
+        return Records(domain, table.num_rows, codes, places=places)
     names = [column.name for column in columns]
     place = names.index(schema.unit) if schema.unit in names else len(names)
     owners = owners_of(table.column(place), schema.unit)
@@ -77,12 +90,12 @@ def encoded(table: pa.Table, schema: Schema, *, records_per_person: int | None =
         assert isinstance(codes[0], SparseItems), "a long table is one block of items"
         whole = baskets(owners, codes[0], domain.width)
         return Records(domain, len(whole.start) - 1, (whole,))
-    rows = kept_rows(owners, codes, records_per_person)
-    return Records(domain, len(rows), taken(codes, rows), records_per_person)
+    known = tuple(each for each in places if each is not None)  # equal records are equal in these, too
+    rows = kept_rows(owners, (*codes, *known), records_per_person)
+    return Records(domain, len(rows), taken(codes, rows), records_per_person, taken_places(places, rows))
 
 
 def by_person(schema: Schema, records_per_person: int | None) -> bool:
-    """Whether the rows of a person are looked at together."""
     if records_per_person is not None and (schema.unit is None or schema.long):
         raise DataError(
             'records per person need a schema that says whose record a row is: unit = "..." in [table], '
@@ -128,10 +141,13 @@ def _containing(marker: str, cells: pa.ChunkedArray, name: str) -> NDArray[np.bo
     return np.array([*hits, False])[held.index]
 
 
-def _encoded(column: Column, cells: pa.ChunkedArray) -> ColumnCodes:
+def _encoded(column: Column, cells: pa.ChunkedArray) -> tuple[ColumnCodes, Places | None]:
     if isinstance(column, Items):
-        return _encoded_items(column, cells)
-    return column.encode(cells).astype(smallest_type(len(column.labels)), copy=False)
+        return _encoded_items(column, cells), None
+    if has_places(column):
+        codes, places = encode_with_places(column, cells)
+        return codes.astype(smallest_type(len(column.labels))), places
+    return column.encode(cells).astype(smallest_type(len(column.labels)), copy=False), None
 
 
 def _encoded_items(column: Items, cells: pa.ChunkedArray) -> SparseItems:
@@ -241,20 +257,25 @@ def decode(records: Records) -> pa.Table:
     """The records as readable columns; `encode` gives the same records back."""
     domain = records.domain
     codes = dict(zip((column.name for column in domain.columns), records.columns, strict=True))
-    numbers = {
-        column.name: column.spread_out(each)
-        for column, each in zip(domain.columns, records.columns, strict=True)
+    numeric = [
+        (column, each, place)
+        for column, each, place in zip(
+            domain.columns, records.columns, records.places or (None,) * len(domain.columns), strict=True
+        )
         if isinstance(column, Numeric) and isinstance(each, np.ndarray)
-    }
+    ]
+    spread = together(lambda each: _spread_out(*each), numeric)
+    numbers = {column.name: placed for (column, *_), placed in zip(numeric, spread, strict=True)}
     columns = {column.name: column for column in domain.columns}
     for rule in domain.rules:
         if isinstance(rule, Sum):
             names = (rule.total, *rule.parts)
             _add_up([columns[name] for name in names], [codes[n] for n in names], [numbers[n] for n in names])
-    decoded = {
-        column.name: _decoded(column, each, numbers.get(column.name), records.rows)
-        for column, each in zip(domain.columns, records.columns, strict=True)
-    }
+    made = together(
+        lambda pair: _decoded(*pair, numbers.get(pair[0].name), records.rows),
+        list(zip(domain.columns, records.columns, strict=True)),
+    )
+    decoded = dict(zip(columns, made, strict=True))
     for rule in domain.rules:
         if isinstance(rule, Dependency) and isinstance(columns[rule.attribute], Numeric):
             # Records that agree on what it depends on agree on the number, too.
@@ -262,6 +283,13 @@ def decode(records: Records) -> pa.Table:
             _, first, group = np.unique(on, axis=0, return_index=True, return_inverse=True)
             decoded[rule.attribute] = decoded[rule.attribute].take(from_numpy(first[group.ravel()]))
     return pa.table(decoded)
+
+
+def _spread_out(
+    column: Numeric, codes: NDArray[np.unsignedinteger], places: Places | None
+) -> NDArray[np.float64]:
+    """The numbers of a column: at their places inside bins where these are known, else spread over the bins."""
+    return column.spread_out(codes) if places is None else numbers_at(column, codes, places)
 
 
 def _add_up(

@@ -44,8 +44,6 @@ KEYS: dict[str, Callable[[object], Any]] = {
 
 @dataclass(frozen=True)
 class Vertex(Categorical):
-    """A column of vertices."""
-
     def advice(self, reason: Unplaced) -> str:
         if reason is Unplaced.EMPTY:
             return super().advice(reason)
@@ -85,7 +83,6 @@ class Graph(Domain):
 
     @cached_property
     def held(self) -> Records | None:
-        """The attributes of the vertices, as records."""
         if self.attributes is None:
             return None
         rows = np.stack([np.frombuffer(each, "<i4") for each in self.codes], axis=1)
@@ -101,7 +98,6 @@ class Graph(Domain):
 
     @classmethod
     def read(cls, section: Mapping[str, Any], columns: tuple[Column, ...], folder: Path | None) -> Graph:
-        """The graph of [graph] and of the attributes of its vertices."""
         only(section, "[graph]", {*KEYS, "vertices", "first", "codes"})  # codes in complete schemas
         if ("weight" in section) != ("heaviest" in section):
             raise SchemaError(

@@ -64,6 +64,7 @@ PRECISION = 18  # decimal figures that fit into 64 bits
 STEEPEST = 5.0  # exponents beyond are taken for noise
 STEPS = 50  # of bisection
 WIDEST = 1e12  # a bin whose ends are further apart (as a ratio) is uniform
+OF_BIN = 0.45  # widths of a bin: between a quantile of the numbers in it and that of numbers spread over it
 FINER = 3  # more figures than the width of a bin has, where nobody says how many decimals
 _BLANKS = "\u00a0\u202f\u2009"  # that stand between thousands, and are no ordinary blanks
 _COMMA = re.compile(r"[+-]?(?:\d{1,3}(?:[.' ]\d{3})+|\d+)(?:,\d+)?")
@@ -138,13 +139,31 @@ class Numeric(Attribute):
             last = math.floor(decimal(self.edges[-1]) * scale)
         return list(zip(starts, [*(start - 1 for start in starts[1:]), last], strict=True))
 
+    @cached_property
+    def wide(self) -> bool:
+        """Whether one of the bins holds more than one number."""
+        low, high = self.bounds()
+        return bool((high > low).any())
+
     def bounds(self) -> tuple[Reals, Reals]:
         """The least and the largest number of each bin, in units where there are some."""
+        return self._bounds
+
+    @cached_property
+    def _bounds(self) -> tuple[Reals, Reals]:
         if self.in_units:
             units = np.array(self.unit_bounds(), np.float64)
             return units[:, 0], units[:, 1]
         edges = np.array(self.edges)
         return edges[:-1], np.append(np.nextafter(edges[1:-1], -np.inf), edges[-1])
+
+    def half_bins(self, values: Reals) -> Reals:
+        """How far off a quantile may be at least: `OF_BIN` widths of the bin that it lies in."""
+        low, high = self.bounds()
+        unit = 10.0 ** (self.decimals or 0)
+        wide = (high - low + 1.0) / unit if self.in_units else high - low
+        found: Reals = OF_BIN * wide[np.clip(np.searchsorted(low / unit, values, "right") - 1, 0, None)]
+        return found
 
     # In a schema file.
 
@@ -299,7 +318,6 @@ class Numeric(Attribute):
 
     @property
     def markers(self) -> list[float]:
-        """Numbers that stand for a missing one."""
         read = map(number_in, [self.missing or "", *self.empty])
         return [each for each in read if each is not None]
 
@@ -364,7 +382,6 @@ def equal_edges(name: str, low: float, high: float, bins: int) -> tuple[float, .
 
 
 def decimal(x: float) -> Fraction:
-    """The shortest decimal that reads as x, exactly."""
     return Fraction(repr(float(x)))
 
 
@@ -388,42 +405,56 @@ def _exact(units: Integers, missing: Flags, decimals: int) -> pa.Array:
     return pa.Array.from_buffers(pa.decimal128(PRECISION, decimals), len(units), [valid, pa.py_buffer(words)])
 
 
-def spread(column: Numeric, codes: Integers) -> Reals:
-    """A number for each code, inside its bin; in units where there are some."""
-    return _spread_units(column, codes) if column.in_units else _spread_numbers(column, codes)
+def spread(
+    column: Numeric, codes: Integers, quantiles: Reals | None = None, counts: Integers | None = None
+) -> Reals:
+    """A number for each code, inside its bin, at these quantiles of the bin's law; in units where there are some.
 
-
-def _spread_units(column: Numeric, codes: Integers) -> Reals:
+    `counts` are the records of all bins, which the laws follow; without them these codes are all records.
+    """
+    if counts is None:
+        counts = np.bincount(codes, minlength=column.bins)
+    if quantiles is None:
+        quantiles = quantiles_in_bins(codes, column.bins, shuffled(column.name, len(codes)))
+    if not column.in_units:
+        low, high = np.array(column.edges[:-1]), np.array(column.edges[1:])
+        return rounded_inside(column, codes, _placed(column, codes, quantiles, counts, low, high))
     first, last = column.bounds()
     # A unit stands for the numbers from it to the next one.
-    placed = np.floor(_placed(column, codes, first, last + 1.0))
+    placed = np.floor(_placed(column, codes, quantiles, counts, first, last + 1.0))
     inside: Reals = np.clip(placed, first[codes], last[codes])
     return inside
 
 
-def _spread_numbers(column: Numeric, codes: Integers) -> Reals:
+def rounded_inside(column: Numeric, codes: Integers, placed: Reals) -> Reals:
+    """Numbers with as many figures as the width of their bin allows for, or whole units, all inside their bins."""
+    if column.in_units:
+        first, last = column.bounds()
+        return np.clip(np.rint(placed), first[codes], last[codes])
     low, high = np.array(column.edges[:-1]), np.array(column.edges[1:])
     below = np.nextafter(high, -np.inf)
-    placed = np.clip(_placed(column, codes, low, high), low[codes], below[codes])
+    below[-1] = high[-1]
+    placed = np.clip(placed, low[codes], below[codes])
     width = high / 2 - low / 2
     figures = FINER - np.floor(np.log10(np.maximum(width, 1e-300) * 2))
     for most in np.unique(figures[np.abs(figures) < 16]):
         here = np.flatnonzero(figures[codes] == most)
         rounded = np.round(placed[here], int(most))
-        inside = (rounded >= low[codes[here]]) & (rounded < high[codes[here]])
+        inside = (rounded >= low[codes[here]]) & (rounded <= below[codes[here]])
         placed[here] = np.where(inside, rounded, placed[here])
     return placed
 
 
-def _placed(column: Numeric, codes: Integers, low: Reals, high: Reals) -> Reals:
-    quantiles = _quantiles(column.name, codes, column.bins)
+def _placed(
+    column: Numeric, codes: Integers, quantiles: Reals, counts: Integers, low: Reals, high: Reals
+) -> Reals:
     a, b = low[codes], high[codes]
     placed = a * (1 - quantiles) + b * quantiles
     bent = _one_side(low, high) & (high != low)
     here = np.flatnonzero(bent[codes])
     if len(here):
         # Bins of negative numbers are those of positive ones seen from the other side.
-        power = exponents(column, np.bincount(codes, minlength=column.bins))[codes[here]] + 1.0
+        power = exponents(column, counts)[codes[here]] + 1.0
         start, ratio = a[here], b[here] / a[here]
         flat = np.abs(power) < 1e-6
         power[flat] = 1.0
@@ -477,11 +508,15 @@ def _joint_exponent(a: Reals, b: Reals, c: Reals, left: Integers, right: Integer
     return solved
 
 
-def _quantiles(name: str, codes: Integers, bins: int) -> Reals:
-    """(j + 1/2)/n for the j-th of the n records of a bin, in a random order that everybody can draw again."""
+def shuffled(name: str, rows: int) -> Reals:
+    """An order of records that everybody can draw again, another one for each column."""
     seed = int.from_bytes(hashlib.sha256(name.encode("utf-8", errors="replace")).digest()[:8], "little")
-    shuffled = np.random.default_rng(seed).random(len(codes))
-    order = np.lexsort((shuffled, codes))
+    return np.random.default_rng(seed).random(rows)
+
+
+def quantiles_in_bins(codes: Integers, bins: int, rank: Reals) -> Reals:
+    """(j + 1/2)/n for the j-th of the n records of a bin, by increasing rank."""
+    order = np.lexsort((rank, codes))
     counts = np.bincount(codes, minlength=bins)
     starts = np.cumsum(counts) - counts
     place = np.empty(len(codes), np.float64)

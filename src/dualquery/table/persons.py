@@ -88,7 +88,6 @@ class Owners:
 
 
 def owners_of(cells: pa.ChunkedArray, name: str) -> Owners:
-    """The owner of each row."""
     if is_mixed(cells.type):
         cells = written(cells, name, lambda values, name: _canonical(values, name).to_pylist())
     held = distinct(cells, name)
@@ -190,7 +189,6 @@ def baskets(owners: Owners, items: SparseItems, count: int) -> SparseItems:
 
 
 def looks_like_id(name: str) -> bool:
-    """Whether a column of this name says whose row it is."""
     return PERSONS.fullmatch(name.strip()) is not None or IDS.search(name.strip()) is not None
 
 

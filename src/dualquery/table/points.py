@@ -86,7 +86,6 @@ class DistanceAxes:
         return columns
 
     def at(self, axis: int, placed: Sequence[Positions]) -> Positions:
-        """The position of each of these points on an axis."""
         return placed[axis]
 
 
@@ -244,7 +243,6 @@ class Points(Domain):
 
     @cached_property
     def axes(self) -> DistanceAxes:
-        """What distances are summed over."""
         if self.metric is Metric.EUCLIDEAN:
             return euclidean_axes(self.widths)
         if self.metric is Metric.GREAT_CIRCLE:
@@ -260,12 +258,10 @@ class Points(Domain):
 
     @cached_property
     def widths(self) -> NDArray[np.float64]:
-        """Of each column, in its own unit."""
         return np.array([each.width for each in self.coordinates])
 
     @classmethod
     def read(cls, section: Mapping[str, Any], columns: tuple[Column, ...], folder: Path | None) -> Points:
-        """The domain of [points] and [points.columns]."""
         only(section, "[points]", {"clamp", "columns", "metric"})
         if columns:
             raise SchemaError(
@@ -284,7 +280,6 @@ class Points(Domain):
         return points_of(bounded, clamp=clamp, metric=named[metric])
 
     def sections(self, write: Callable[[Column], str]) -> list[str]:
-        """[points] and [points.columns]."""
         clamped = self.coordinates[0].clamp
         bounds = [
             f"{quoted(each.name)} = [{', '.join(map(figure, each.edges))}]" for each in self.coordinates
@@ -297,7 +292,6 @@ class Points(Domain):
 def points_of(
     bounds: Mapping[str, tuple[float, float]], *, clamp: bool = False, metric: Metric = Metric.L1
 ) -> Points:
-    """A table of points whose columns have these bounds."""
     if not bounds:
         raise SchemaError("[points.columns] names no column; give each its bounds, like lat = [47.3, 55.1]")
     if len(bounds) > MOST_COLUMNS:

@@ -1,6 +1,7 @@
 """Encoded records: integers only, column by column, sparse where the table is sparse.
 
-A categorical or numeric column is one array of codes of the smallest unsigned type. A block of
+A categorical or numeric column is one array of codes of the smallest unsigned type; of a number in a bin that holds
+several, records also know the place inside it. A block of
 items is kept either *sparse* (the ids of each record's items) or as *bits* (one row of words per
 item), whichever the source had.
 
@@ -19,6 +20,7 @@ from numpy.typing import NDArray
 
 from dualquery.errors import DataError
 from dualquery.table.domain import Column, Domain, Items
+from dualquery.table.places import MOST, Places, has_places
 
 Codes = NDArray[np.unsignedinteger]
 
@@ -48,19 +50,23 @@ ColumnCodes = Codes | SparseItems | BitItems
 class Records:
     """`rows` records over a domain, one entry of `columns` per column of the domain.
 
-    `records_per_person` is set where nobody has more records than that (`persons.kept_rows`).
+    `records_per_person` is set where nobody has more records than that (`persons.kept_rows`). `places` say where in
+    its bin each number lies (`table.places`), for the columns where that can differ; it is empty where nobody knows.
     """
 
     domain: Domain
     rows: int
     columns: tuple[ColumnCodes, ...]
     records_per_person: int | None = None
+    places: tuple[Places | None, ...] = ()
 
     def __post_init__(self) -> None:
         if self.rows < 0 or len(self.columns) != len(self.domain.columns):
             raise DataError("records need a number of rows, and one entry for each column of their domain")
         for column, codes in zip(self.domain.columns, self.columns, strict=True):
             _check(column, codes, self.rows)
+        if self.places:
+            _check_places(self.domain, self.places, self.rows)
 
     @staticmethod
     def from_rows(domain: Domain, codes: NDArray[np.integer]) -> Records:
@@ -97,18 +103,18 @@ class Records:
 
     @property
     def bytes(self) -> int:
-        """What the codes take in memory."""
         sizes = []
         for codes in self.columns:
             if isinstance(codes, SparseItems):
                 sizes.append(codes.start.nbytes + codes.ids.nbytes)
             else:
                 sizes.append(codes.words.nbytes if isinstance(codes, BitItems) else codes.nbytes)
-        return sum(sizes)
+        return sum(sizes) + sum(each.nbytes for each in self.places if each is not None)
 
     def take(self, rows: NDArray[np.int64]) -> Records:
         """Some records, in this order; one may be taken more than once."""
-        return Records(self.domain, len(rows), taken(self.columns, rows))
+        places = taken_places(self.places, rows)
+        return Records(self.domain, len(rows), taken(self.columns, rows), places=places)
 
     def with_more(self, more: Records) -> Records:
         """The records, and behind them others of the same domain."""
@@ -116,11 +122,19 @@ class Records:
             _joined(first, self.rows, second, more.rows)
             for first, second in zip(self.columns, more.columns, strict=True)
         )
-        return Records(self.domain, self.rows + more.rows, columns)
+        places: tuple[Places | None, ...] = ()
+        if self.places and more.places:
+            pairs = zip(self.places, more.places, strict=True)
+            places = tuple(None if a is None or b is None else np.concatenate([a, b]) for a, b in pairs)
+        return Records(self.domain, self.rows + more.rows, columns, places=places)
+
+
+def taken_places(places: tuple[Places | None, ...], rows: NDArray[np.int64]) -> tuple[Places | None, ...]:
+    """The places of some rows."""
+    return tuple(None if each is None else each[rows] for each in places)
 
 
 def taken(columns: tuple[ColumnCodes, ...], rows: NDArray[np.int64]) -> tuple[ColumnCodes, ...]:
-    """Some rows of encoded columns."""
     return tuple(_taken(codes, rows) for codes in columns)
 
 
@@ -172,6 +186,22 @@ def _check(column: Column, codes: ColumnCodes, rows: int) -> None:
         raise DataError(f"{where} must be sparse items or bits")
 
 
+def _check_places(domain: Domain, places: tuple[Places | None, ...], rows: int) -> None:
+    """How far a record moves a sum of places rests on this."""
+    if len(places) != len(domain.columns):
+        raise DataError("places need one entry for each column of the domain")
+    for column, each in zip(domain.columns, places, strict=True):
+        where = f"the places of column '{column.name}'"
+        if (each is None) == has_places(column):
+            raise DataError(f"{where} must be there where its bins hold more than one number, and only there")
+        if each is not None and (
+            not isinstance(each, np.ndarray) or each.dtype != np.uint16 or each.shape != (rows,)
+        ):
+            raise DataError(f"{where} must be one number of 16 bits a record")
+        if each is not None and rows and int(each.max()) > MOST:
+            raise DataError(f"{where} must be at most {MOST:,}")
+
+
 def _check_sparse(where: str, items: SparseItems, rows: int, count: int) -> None:
     start, ids = items.start, items.ids
     if not (_whole(start, (rows + 1,)) and _whole(ids, (len(ids),))):
@@ -221,7 +251,6 @@ def pack_bits(matrix: NDArray[np.bool_]) -> NDArray[np.uint64]:
 
 
 def unpack_bits(words: NDArray[np.uint64], length: int) -> NDArray[np.uint8]:
-    """The inverse of `pack_bits`, as zeros and ones."""
     return np.unpackbits(words.view(np.uint8), axis=1, count=length, bitorder="little")
 
 

@@ -1,40 +1,10 @@
 """The schema file: the public description of a table, written by hand in TOML.
 
-    draft = true                        # only in a draft: read off the private table, not yet public
-    [table]
-    drop_rows_containing = "?"          # optional
-    unit = "patient_id"                 # optional: the column that says whose record a row is; not released
-    encoding = "latin-1"                # optional: of a text file that is not UTF-8
-    long = true                         # optional: a row is one item of a unit, and each unit is one record
-
-    [[attribute]]                       # categorical: code v stands for values[v]
-    name = "sex"
-    values = ["Female", "Male"]
-    ordered = false                     # optional: the order of the values means something
-    unknown = "Male"                    # optional: the listed value that stands for unlisted ones
-    missing = "no answer"               # optional: the label of empty cells, which come back as null
-    empty = ["NA", "-9"]                # optional: the texts that stand for an empty cell
-
-    [[attribute]]                       # numeric, bins of equal width; or edges = [0, 18, 65, 120]
-    name = "age"
-    low = 0
-    high = 100
-    bins = 20
-    integer = true                      # optional: whole numbers; docs/schema.md has all the keys
-
-    [[attribute]]                       # dates and times, one code per period
-    name = "admitted"
-    from = "2019-01"
-    to = "2024-12"
-    by = "month"
-
-    [[attribute]]                       # a block of binary attributes item[1] ... item[17770]
-    name = "item"
-    count = 17770
-    first = 1                           # optional
-
+    [table]                             # what is true of all rows: unit, long, encoding, drop_rows_containing
+    [[attribute]]                       # a column (`table.columns`, `table.numbers`, `table.dates`)
     [[rule]]                            # what a record can be (`table.domain`)
-    says = "age < 15 => income = 0"
+
+docs/schema.md has all the keys, with an example of each.
 
 `drop_rows_containing` is a public rule about which records exist: a row with that cell in any attribute
 of the schema is left out. The number of those left depends on private cells, so it cannot be public.
@@ -175,7 +145,6 @@ def schema_text(
 
 
 def attribute_text(column: Column) -> str:
-    """The section of a column."""
     return "\n".join(["[[attribute]]", *_lines(column.entries())])
 
 

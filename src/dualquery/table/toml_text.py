@@ -43,7 +43,6 @@ def figure(x: float) -> str:
 
 
 def quoted(text: str) -> str:
-    """A text."""
     # A JSON string is a TOML string, but for one control character that only TOML forbids.
     return json.dumps(text, ensure_ascii=False).replace("\x7f", "\\u007F")
 

@@ -12,12 +12,10 @@ from dualquery.game.moves import Challenge, Record, Transcript
 from dualquery.game.play import play
 from dualquery.game.query_players import LearningQueryPlayer
 from dualquery.mechanisms.artefact import SyntheticRecords
+from dualquery.mechanisms.dual_query.density import Density, Free, density_share, uniform, zeros
 from dualquery.mechanisms.dual_query.parameters import (
-    Density,
     DualQueryParameters,
-    Free,
     Learning,
-    density_share,
     from_budget,
     from_theory,
     last_round,
@@ -25,8 +23,6 @@ from dualquery.mechanisms.dual_query.parameters import (
     recalled,
     round_steps,
     too_dear,
-    uniform,
-    zeros,
 )
 from dualquery.mechanisms.dual_query.rehearsal import rehearse
 from dualquery.mechanisms.mechanism import Mechanism, Outcome, Plan, Step, Task, affordable, choice
@@ -43,7 +39,6 @@ from dualquery.queries.workload import Workload
 from dualquery.table.records import Records
 from dualquery.types import Progress
 
-BLUR_MOST = 0.1  # a density blurred by more than this share of the table guides nobody
 UNTOLD = 0.05  # of ε: who leaves more says why
 EXACT_SECONDS = 5.0  # per round; the paper has 20
 COUNTING_SECONDS = 4e-12  # per query and record, two cores
@@ -227,10 +222,10 @@ def _unspent(task: Task, steps: Iterable[Step], learning: Learning) -> Iterator[
 
 
 def _free(name: str | None, task: Task, density: Density, share: float) -> tuple[Free, Noise | None]:
-    """The given policy, and the noise of a density; by default a density where its noise is small, else random."""
+    """The given policy, and the noise of a density; by default a density where its noise leaves any, else random."""
     priced = task.budget.accounting is not Accounting.THEOREM_4_3
     noise = density.noise(task.budget, share) if priced else None
-    clear = noise is not None and noise.deviation <= BLUR_MOST * task.rows
+    clear = noise is not None and density.guides(noise.deviation, task.rows)
     free = choice(Free, name, Free.DENSITY if clear else Free.RANDOM, "--free")
     if free is not Free.DENSITY:
         return free, None

@@ -15,10 +15,7 @@ rises or falls by one), and w = 1 if one may be added or removed (no count falls
 the records that do not satisfy it, and n is a public constant), and K times that where a person's K records move
 together. Round 1 is free: all weights are equal.
 
-*Values that no sampled query decides*: zero, random, or by a privately estimated density. The first two are the
-paper's (section 7, "Setting free attributes"); the third is its footnote, "the sparsity of the dataset could be
-estimated at a small additional cost to privacy", taken attribute by attribute: noisy one-way counts, from which each
-free value is drawn.
+Where values come from that no sampled query decides: `density`.
 """
 
 from __future__ import annotations
@@ -26,127 +23,23 @@ from __future__ import annotations
 import math
 from collections.abc import Callable
 from dataclasses import dataclass
-from enum import Enum
 from fractions import Fraction
 from typing import NamedTuple
 
 import numpy as np
-from numpy.typing import NDArray
 
 from dualquery.errors import BudgetError, DualQueryError
-from dualquery.game.data_players import Fallback
-from dualquery.game.moves import Record
-from dualquery.mechanisms.mechanism import Step, Task, affordable, hidden, part_of
+from dualquery.mechanisms.dual_query.density import Density, Free
+from dualquery.mechanisms.mechanism import Step, Task, affordable, hidden
 from dualquery.mechanisms.wishes import DualQueryWishes
 from dualquery.privacy.budget import Accounting, Budget, decimal
-from dualquery.privacy.conversion import UNITS, advanced_composition, rho_of, rho_units_of
-from dualquery.privacy.neighbours import Neighbours, Sensitivity
-from dualquery.privacy.noise import Gaussian, Laplace, Noise
+from dualquery.privacy.conversion import UNITS, advanced_composition, rho_units_of
+from dualquery.privacy.neighbours import Neighbours
+from dualquery.privacy.noise import Noise
 from dualquery.privacy.scores import SignedErrors, selection_event, signed_range
 from dualquery.privacy.selection import SLACK, Rate
-from dualquery.queries.conjunctions import Conjunctions
-from dualquery.queries.group import Group, Predicates
-from dualquery.queries.tables import Tables
-from dualquery.table.domain import Domain
 
-OneWay = NDArray[np.integer] | NDArray[np.floating]
 NO_SLACK = Fraction(0)
-
-
-class Free(Enum):
-    """Where the values come from that no sampled query decides."""
-
-    ZEROS = "zeros"
-    RANDOM = "random"
-    DENSITY = "density"
-
-
-def zeros(domain: Domain) -> Fallback:
-    """The first value of every attribute; right for sparse binary data."""
-    record = np.zeros(domain.width, np.int32)
-    return lambda rng: record
-
-
-def uniform(domain: Domain) -> Fallback:
-    """Every value of an attribute with equal probability."""
-    return lambda rng: (rng.random(domain.width) * domain.sizes).astype(np.int32)
-
-
-@dataclass(frozen=True, eq=False)
-class Density:
-    """The one-way counts of every attribute: a query `= 1` where it is binary, a table where it is not.
-
-    (Of the two cells of a binary attribute one tells the other, and moves half as much.)
-    """
-
-    domain: Domain
-    ones: Conjunctions
-    tables: Tables
-
-    @staticmethod
-    def of(domain: Domain) -> Density:
-        binary = np.flatnonzero(domain.sizes == 2)
-        predicates = Predicates(
-            binary.astype(np.int32),
-            np.arange(len(binary) + 1, dtype=np.int64),
-            np.ones(len(binary), np.int32),
-        )
-        literals = 2 * np.arange(len(binary), dtype=np.int32)[:, None]
-        wider = tuple((int(j),) for j in np.flatnonzero(domain.sizes > 2))
-        return Density(domain, Conjunctions(domain, predicates, literals), Tables(domain, wider))
-
-    @property
-    def statistics(self) -> tuple[Group, ...]:
-        """What is measured: those of the two that ask for anything."""
-        return tuple(group for group in (self.ones, self.tables) if group.size)
-
-    def noise(self, budget: Budget, share: float) -> Noise:
-        """The noise with which all one-way counts together cost `share` of the budget.
-
-        Gaussian under zCDP: σ² = Δ₂² / (2 · share · ρ). Laplace under pure DP: b = Δ₁ / (share · ε).
-        """
-        moved = [budget.neighbours.sensitivity(each.bound()) for each in self.statistics]
-        together = Sensitivity(sum(each.l1 for each in moved), sum(each.l2_squared for each in moved))
-        if budget.accounting is Accounting.PURE:
-            return Laplace(together.l1 / part_of(Fraction(budget.epsilon), share))
-        return Gaussian(
-            together.l2_squared / (2 * part_of(rho_of(epsilon=budget.epsilon, delta=budget.delta), share))
-        )
-
-    def fallback(self, noisy: list[OneWay], *, rows: int, deviation: float) -> Fallback:
-        """Values drawn, attribute by attribute, from noisy counts (in the order of `statistics`).
-
-        A count within two standard deviations of the noise of nothing is taken for nothing, and of everything for
-        everything: among thousands of rare items the noise alone would otherwise fill the records.
-        """
-        blur = 2 * deviation
-        left = list(noisy)
-        ones: NDArray[np.float64] = np.zeros(self.domain.width)
-        if self.ones.size:
-            counts = left.pop(0)
-            likely = np.where(counts > blur, np.where(counts < rows - blur, counts / rows, 1.0), 0.0)
-            ones[self.ones.predicates.attribute] = likely
-        ends: list[tuple[int, NDArray[np.float64]]] = []
-        for t, (attribute,) in enumerate(self.tables.sets):
-            cells = left[0][self.tables.cells_of(t)]
-            kept = np.where(cells > blur, cells, 0) + 1e-9
-            ends.append((attribute, np.cumsum(kept / kept.sum())))
-        width = self.domain.width
-
-        def drawn(rng: np.random.Generator) -> Record:
-            chance = rng.random(width)
-            record = (chance < ones).astype(np.int32)
-            for attribute, cumulated in ends:
-                place = int(np.searchsorted(cumulated, chance[attribute]))
-                record[attribute] = min(place, len(cumulated) - 1)
-            return record
-
-        return drawn
-
-
-def density_share(accounting: Accounting) -> float:
-    """The part of the budget that goes to one-way counts where free values follow a density."""
-    return 0.1 if accounting is not Accounting.PURE else 0.2
 
 
 class Learning(NamedTuple):

@@ -20,7 +20,8 @@ from dualquery.counting.counter import Counter
 from dualquery.game.data_players import BestResponseDataPlayer, Fallback, Oracle
 from dualquery.game.play import play
 from dualquery.game.query_players import LearningQueryPlayer
-from dualquery.mechanisms.dual_query.parameters import Density, Free, Learning, rate_of, uniform, zeros
+from dualquery.mechanisms.dual_query.density import Density, Free, uniform, zeros
+from dualquery.mechanisms.dual_query.parameters import Learning, rate_of
 from dualquery.mechanisms.mechanism import Task
 from dualquery.privacy.scores import Score
 from dualquery.privacy.selection import Rate, Selected, draw

@@ -12,12 +12,14 @@ how to `measure`, and what it measures knows how rows are fitted to it (`Fitting
 from __future__ import annotations
 
 from dataclasses import replace
+from functools import partial
 from typing import Any
 
 import numpy as np
 
 from dualquery.errors import DualQueryError
 from dualquery.fitting.fitter import Effort
+from dualquery.fitting.prior import Trust, fit_with_prior
 from dualquery.mechanisms.artefact import SyntheticRecords
 from dualquery.mechanisms.mechanism import Mechanism, Outcome, Plan, Task
 from dualquery.mechanisms.projection.baskets import ByItems
@@ -37,8 +39,17 @@ def plan(task: Task, wanted: ProjectionWishes) -> Plan[Any]:
     """Tables where the workload asks about few sets of attributes; classes, or items, of wide binary tables."""
     effort = Effort.of(wanted.synthetic_rows)
     if task.budget.accounting is Accounting.PURE:
+        if task.prior is not None:
+            raise DualQueryError(
+                "a prior is tested on Gaussian noise, and pure ε adds Laplace noise; leave one out"
+            )
         return plan_by_signed_tables(task, wanted, effort)
     wide = plan_wide(task, wanted)
+    if wide is not None and task.prior is not None:
+        raise DualQueryError(
+            "a prior counts where tables of a few attributes are measured; this table is so wide that items or "
+            "classes are, so leave --prior out"
+        )
     if wide is not None:
         return better_of(wide, lambda: plan_by_tables(task, wanted, effort))
     if wanted.items_per_record is not None:
@@ -51,13 +62,22 @@ def plan(task: Task, wanted: ProjectionWishes) -> Plan[Any]:
 
 def run(plan: Plan[Way], curator: Curator, rng: np.random.Generator, progress: Progress) -> Outcome:
     """Measure as planned, fit, release."""
-    measured = plan.parameters.measure(curator, plan.task, rng)
-    rows = measured.fit(
-        plan.parameters.effort, rng, lambda done, total: progress("fitting rows", done, total)
-    )
-    settled = None if measured.settled is None else replace(plan, parameters=measured.settled)
+    measured, effort = plan.parameters.measure(curator, plan.task, rng), plan.parameters.effort
+    settled = plan if measured.settled is None else replace(plan, parameters=measured.settled)
+    prior, trust = plan.task.prior, None
+    if prior is None or measured.tables is None or measured.refit is None:
+        rows = measured.fit(effort, rng, partial(progress, "fitting rows"))
+        trust = None if prior is None else Trust(0.0, 0.0)
+    else:
+        tell = partial(progress, "fitting rows to what was measured and is public")
+        rows, trust = fit_with_prior(measured.tables, prior, effort, rng, tell, measured.refit)
+        settled = replace(settled, task=replace(plan.task, prior=replace(prior, share=trust.share)))
     return Outcome(
-        artefact=SyntheticRecords(measured.records(rows, rng)), measured=measured.measured, settled=settled
+        artefact=SyntheticRecords(measured.records(rows, rng)),
+        notes=() if trust is None else (trust.words,),
+        measured=measured.measured,
+        settled=settled,
+        trust=trust,
     )
 
 
@@ -76,4 +96,5 @@ PROJECTION = Mechanism(
     run,
     paid_by=(Accounting.GAUSSIAN, Accounting.ZCDP, Accounting.PURE),
     replica=with_fewer_rows,
+    starts_from_prior=True,
 )

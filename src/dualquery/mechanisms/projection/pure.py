@@ -7,7 +7,8 @@ entries each,
 
 is the noise of all pairs, summed over an entry's table, in units of n. Where x is small, tables are measured at once,
 with the shares of ε that leave the least predicted error in the tables of the workload (`allocation.Overlaps`):
-triples alone where they can be known well, pairs alone where they cannot. Where x is not small, one-way tables get
+triples alone where they can be known well, pairs alone where they cannot; in between a few of many triples are chosen
+where the rows are most wrong, for an eighth of ε. Where x is not small, one-way tables get
 the share .5 x^.15 of ε, within .25 and .75, and T pairs are chosen, one a round, and measured with the noise of T
 instead of P: the exponential mechanism chooses the pair whose signed table the rows get most wrong, less half of the
 noise that measuring it would bring; it is measured, and the rows answer the residual of everything heard so far.
@@ -78,6 +79,10 @@ from dualquery.types import Cells, Integers, Set
 ONES_POWER = 0.5  # ε_S ∝ entries^power, of one-way tables where pairs are chosen
 PRECISE = 0.12  # x up to which tables are measured at once
 LARGER_DEPENDENCE = 0.05  # θ of sets of three and more (`allocation`)
+CHOSEN_TRIPLES = 8  # where they are chosen, of at least five times as many
+SHARE_OF_TRIPLES = Fraction(12, 100)
+LARGER_PAY = 0.3  # the share from which on larger sets are all measured at once rather than few chosen
+SOME_NOISE = 0.015  # of all triples' entries, in parts of the records: up to here a few are worth choosing
 SHARE_OF_CHOOSING = Fraction(15, 100)  # of what a round costs
 LEAST_RECORDS = 50  # per round, in units of Δ/ε: a chosen pair should not drown
 MOST_CANDIDATE_CELLS = 20_000_000
@@ -165,6 +170,18 @@ class Shape:
         wanted = min(0.15 * pairs / math.sqrt(x), 2 * len(self.orders[1]), self.records / LEAST_RECORDS)
         return max(1, round(wanted))
 
+    @property
+    def may_choose_triples(self) -> bool:
+        triples = self.orders.get(3, [])
+        entries = sum(self.entries[members] for members in triples)
+        return len(triples) >= 5 * CHOSEN_TRIPLES and entries <= SOME_NOISE * self.records
+
+    def best_shares(self, task: Task, most_cells: int) -> dict[Set, float]:
+        """The shares of tables that are measured at once; 0 cells: of pairs and one-way tables alone."""
+        overlaps = self.overlaps(task, most_cells)
+        best = zip(overlaps.curves.sets, overlaps.best().tolist(), strict=True)
+        return {members: share for members, share in best if share}
+
     def candidates(self, most_cells: int, sizes: list[int]) -> list[Set]:
         """What may be measured at once: larger sets only where, measured like all of their order, a table holds more
         than its noise, and within so many cells.
@@ -213,9 +230,11 @@ def plan_signed(task: Task, most_cells: int = MOST_CELLS) -> SignedPlan:
         powers = {members: shape.entries[members] ** ONES_POWER for members in shape.orders[1]}
         shares = {members: power / sum(powers.values()) for members, power in powers.items()}
     else:
-        overlaps = shape.overlaps(task, most_cells)
-        best = zip(overlaps.curves.sets, overlaps.best().tolist(), strict=True)
-        shares = {members: share for members, share in best if share}
+        shares = shape.best_shares(task, most_cells)
+        of_larger = sum(share for members, share in shares.items() if len(members) > 2)
+        if shape.may_choose_triples and of_larger < LARGER_PAY:
+            rounds = _rounds(shape.orders[3], CHOSEN_TRIPLES, SHARE_OF_TRIPLES, task)
+            shares = shape.best_shares(task, 0)
     if measures_total(task):
         shares = {(): SHARE_OF_TOTAL, **{s: (1 - SHARE_OF_TOTAL) * part for s, part in shares.items()}}
     epsilon = _left_for_first(rounds, task)

@@ -22,9 +22,12 @@ from numpy.typing import NDArray
 from dualquery.fitting.fit import fit, product_start
 from dualquery.fitting.fitter import COUNT_SECONDS, Effort, Fitting, Rows
 from dualquery.fitting.measured import HALF_NORMAL, Measured, MeasuredTables, Numbers, onto_simplex
+from dualquery.fitting.prior import follows
 from dualquery.fitting.shrink import CLEAR, FEW_STEPS, points, posterior, shrunk
 from dualquery.mechanisms.floors import MISFITS
+from dualquery.mechanisms.means import Means, means_for
 from dualquery.mechanisms.mechanism import Plan, Task, hidden
+from dualquery.mechanisms.projection.tables import of_tables
 from dualquery.mechanisms.shares import (
     SHARE_OF_ONES,
     FitCost,
@@ -44,10 +47,10 @@ from dualquery.privacy.curator import Curator
 from dualquery.queries.derived import Misfits, misfit_bound
 from dualquery.queries.tables import Tables
 from dualquery.table.domain import Domain
-from dualquery.table.records import Records
 from dualquery.types import Cells, Done, Set
 
 SHARE_OF_MISFITS = 0.07
+SHARE_OF_TEST = 0.05  # for all pairs, where a prior says how they depend
 MOST_CHOSEN = 0.7  # of the pairs: where more would be chosen, all are measured (docs/how_it_works.md)
 MOST_CHOSEN_BESIDE = 0.4  # where larger sets are asked for as well
 MANY_COLUMNS = 40  # where the share of the one-way tables falls more steeply with the number of records
@@ -148,16 +151,26 @@ class ByChosenPairs:
     effort: Effort
     ones: Mapping[Set, float] = hidden()  # shares of the first stage
     candidates: Tables = hidden()
-    stages: tuple[Stage, Stage, Stage] = hidden()  # one-way tables, misfits, and the rest
+    # one-way tables, misfits, the rest; all pairs where a prior is tested; means inside bins
+    stages: tuple[Stage, ...] = hidden()
+    means: Means | None = hidden()
 
     def measure(self, curator: Curator, task: Task, rng: np.random.Generator) -> Fitting:
-        """All three stages are paid for at once; what the last one measures is chosen after the first two."""
-        first, second, last = self.stages
+        """All stages are paid for at once; what the third one measures is chosen after the first two."""
+        first, second, last, *more = self.stages
         paid = curator.allow(*(stage.event for stage in self.stages))
         what = first.chosen(self.ones, task.domain, task.budget.neighbours)
         raw = cautious(known_at_first(task, first.measured(curator, paid[0], what)))
         known = denoised(raw)
         ones, sets = known.ones(), self.candidates.sets
+        inside = () if self.means is None else self.means.measured(curator, more[-1], paid[-1])
+        if task.prior is not None:
+            all_pairs = quarter_powers(list(sets), task.domain, task.budget.neighbours)
+            chosen = [each.chosen(all_pairs, task.domain, task.budget.neighbours) for each in (more[0], last)]
+            tested = more[0].measured(curator, paid[3], chosen[0])
+            if follows(raw, tested, task.prior, rng):
+                raw = raw.joined([*tested, *last.measured(curator, paid[2], chosen[1])])
+                return of_tables(cautious(replace(raw, inside=inside)), at_once=False)
         expected = np.rint(expected_counts(ones, sets, known.total)).astype(np.int64)
         far = Misfits(self.candidates, expected, slack=np.zeros(len(sets), np.int64))
         noisy = curator.measure(far, noise=second.noise, within=paid[1])
@@ -166,7 +179,9 @@ class ByChosenPairs:
         told = last.measured(curator, paid[2], last.chosen(wanted, task.domain, task.budget.neighbours))
         heard = Numbers(MISFITS, tuple(j for pair in sets for j in pair))
         misfits = Measured(heard, noisy - null, second.noise.deviation**2)
-        return self._fitting(cautious(raw.joined(told)), misfits)
+        fitting = self._fitting(cautious(replace(raw.joined(told), inside=inside)), misfits)
+        # Pairs did not depend as the prior's do.
+        return fitting if task.prior is None else replace(fitting, tables=None)
 
     def wanted(self, task: Task, known: MeasuredTables, misfit: Misfit) -> dict[Set, float]:
         """The gate and the choice, from public numbers: shares of the rest, of one-way tables or of pairs.
@@ -195,8 +210,8 @@ class ByChosenPairs:
         return {sets[p]: float(x) for p, x in zip(best.tolist(), parts, strict=True)}
 
     def _fitting(self, measured: MeasuredTables, misfits: Measured) -> Fitting:
-        def fitted(effort: Effort, rng: np.random.Generator, progress: Done) -> Rows:
-            known = denoised(measured)
+        def refit(known: MeasuredTables, effort: Effort, rng: np.random.Generator, progress: Done) -> Rows:
+            known = denoised(known)
             if known.of_order(2):
                 # of many pairs that were chosen in vain, what was measured is noise
                 return fit(known, effort, rng, progress, at_once=False, likely=1.0)
@@ -205,11 +220,7 @@ class ByChosenPairs:
             progress(1, 1)
             return rows[0]
 
-        return Fitting(
-            fitted,
-            lambda rows, rng: Records.from_rows(measured.domain, rows),
-            measured=(*measured.kept, misfits),
-        )
+        return Fitting.of_tables(measured, refit, more=(misfits,))
 
 
 def shares_of_first(ones: list[Set], task: Task) -> dict[Set, float]:
@@ -344,14 +355,24 @@ def plan_chosen_pairs(task: Task, rule: PairRule, wanted: ProjectionWishes, effo
     (ones, misfits), number = rule.shares(), len(rule.pairs)
     shares = shares_of_first(rule.ones, task)
     moved = task.budget.neighbours.sensitivity(misfit_bound(number)).l2_squared
-    first, second, last = table_stages(
+    means = means_for(task, wanted.means)
+    part = (1.0 if means is None else 1.0 - means.share) - (0.0 if task.prior is None else SHARE_OF_TEST)
+    test = (f"measure all {number:,} pairs, whether they depend as the prior says", SHARE_OF_TEST, None)
+    stages = table_stages(
         task,
         [
-            (f"measure {len(rule.ones):,} one-way tables at once", ones, None),
-            (f"measure how far {number:,} pairs lie from independence", misfits, moved),
-            ("measure the pairs that matter, or the one-way tables again", 1.0 - ones - misfits, None),
+            (f"measure {len(rule.ones):,} one-way tables at once", part * ones, None),
+            (f"measure how far {number:,} pairs lie from independence", part * misfits, moved),
+            (
+                "measure the pairs that matter, or the one-way tables again",
+                part * (1.0 - ones - misfits),
+                None,
+            ),
+            *([] if task.prior is None else [test]),
+            *([] if means is None else [means.wanted(task)]),
         ],
     )
+    first = stages[0]
     noisy = first.variances(first.chosen(shares, task.domain, task.budget.neighbours))
     noise = math.sqrt(float(np.mean([v for s, v in noisy.items() if s]))) / task.rows
     candidates = Tables(task.domain, tuple(rule.pairs))
@@ -365,7 +386,8 @@ def plan_chosen_pairs(task: Task, rule: PairRule, wanted: ProjectionWishes, effo
             effort=effort,
             ones=shares,
             candidates=candidates,
-            stages=(first, second, last),
+            stages=stages,
+            means=means,
         ),
         reason=(
             f"{task.rows:,} records are few for {number:,} pairs of attributes, so one-way tables are measured first "
@@ -373,7 +395,7 @@ def plan_chosen_pairs(task: Task, rule: PairRule, wanted: ProjectionWishes, effo
             f"({misfits:.0%}). If relationships look strong enough, the strongest are measured with the rest of the "
             "budget, as many as gain most, else the one-way tables once more; rows are fitted to what was measured"
         ),
-        steps=(first.step(), second.step(), last.step()),
+        steps=tuple(stage.step() for stage in stages),
         errors=(MEAN_ERROR * noise, MAX_ERROR * noise),
         cost=FitCost(fit.seconds + counting, fit.bytes + 40 * candidates.size, fit.largest),
         memory=wanted.memory,

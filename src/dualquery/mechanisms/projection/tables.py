@@ -27,6 +27,7 @@ from dualquery.fitting.fit import fit
 from dualquery.fitting.fitter import COUNT_SECONDS, Effort, Fitting
 from dualquery.fitting.measured import HALF_NORMAL, Measured, MeasuredTables, cell_variance
 from dualquery.fitting.posteriors import MOST_VALUES, separable_prior, sets_of_at_most
+from dualquery.mechanisms.means import Means, means_for
 from dualquery.mechanisms.mechanism import Plan, Task, hidden
 from dualquery.mechanisms.shares import (
     MAX_ERROR,
@@ -83,10 +84,12 @@ class StagedTables:
     halves: tuple[Stage, Stage] | None  # None where the workload asks about single attributes only
     last: tuple[Stage, Stage] | None  # scores of larger sets, and those that they choose, where it pays
     settled: Mapping[int, SetShares] | None = None  # of later stages, by number, once they are chosen
+    means: tuple[Means, Stage] | None = None  # inside bins, in a stage of their own
 
     @property
     def stages(self) -> tuple[Stage, ...]:
-        return (self.first, *(self.halves or ()), *(self.last or ()))
+        means = () if self.means is None else self.means[1:]
+        return (self.first, *(self.halves or ()), *(self.last or ()), *means)
 
     @cached_property
     def larger(self) -> tuple[Set, ...]:
@@ -139,6 +142,9 @@ class StagedTables:
             return stages[number].measured(curator, allowances[number], what)
 
         known = known_at_first(task, measured(0, self.ones))
+        if self.means is not None:
+            means, stage = self.means
+            known = replace(known, inside=means.measured(curator, stage, allowances[-1]))
         if self.halves is None:
             return known, True, self
         if self.settled is not None:
@@ -250,7 +256,7 @@ class Expected:
         return sum(len(members) == order for members in self.sets)
 
 
-def plan_tables(task: Task, most_cells: int = MOST_CELLS) -> StagedTables:
+def plan_tables(task: Task, most_cells: int = MOST_CELLS, means: Means | None = None) -> StagedTables:
     """Every set that may be measured, and the stages; `most_cells` limits the larger sets."""
     refuse_other_noise(task)
     sizes, orders = task.domain.sizes, varied_sets(task)
@@ -262,18 +268,25 @@ def plan_tables(task: Task, most_cells: int = MOST_CELLS) -> StagedTables:
     within = [total <= most_cells for total in accumulate(cells[t] for t in affordable)]
     kept = sorted(t for t, fits in zip(affordable, within, strict=True) if fits)
     sets = (*pairs, *(larger[t] for t in kept))
-    made = _staged(task, orders[1], sets, len(kept) == len(larger), scored=False)
+    made = _staged(task, orders[1], sets, len(kept) == len(larger), means, scored=False)
     if kept and _scores_pay(task, made):
-        made = _staged(task, orders[1], sets, len(kept) == len(larger), scored=True)
+        made = _staged(task, orders[1], sets, len(kept) == len(larger), means, scored=True)
     return made
 
 
 def _staged(
-    task: Task, ones: list[Set], sets: tuple[Set, ...], complete: bool, *, scored: bool
+    task: Task,
+    ones: list[Set],
+    sets: tuple[Set, ...],
+    complete: bool,
+    means: Means | None,
+    *,
+    scored: bool,
 ) -> StagedTables:
     unit = unit_variance(task.budget)
     total = _share_of_total(task, unit)
     part = 1.0 - (SHARE_OF_SCORES + SHARE_OF_CHOSEN if scored else 0.0)
+    part -= 0.0 if means is None else means.share
     of_ones = _share_of_ones(len(ones), unit, task.rows) if sets else 1.0 - total
     half = part * (1.0 - total - of_ones) / 2
     wanted: list[tuple[str, float, int | None]] = [
@@ -289,6 +302,8 @@ def _staged(
             (f"measure how wrong rows are on {len(larger):,} tables", SHARE_OF_SCORES, moved.l2_squared)
         )
         wanted.append(("measure those on which they are most wrong", SHARE_OF_CHOSEN, None))
+    if means is not None:
+        wanted.append(means.wanted(task))
     first, *later = table_stages(task, wanted)
     powers = quarter_powers(ones, task.domain, task.budget.neighbours)
     whole = sum(powers.values())
@@ -305,6 +320,7 @@ def _staged(
         first=first,
         halves=(later[0], later[1]) if sets else None,
         last=(later[2], later[3]) if scored else None,
+        means=None if means is None else (means, later[-1]),
     )
 
 
@@ -385,11 +401,8 @@ def cost_of(task: Task, made: StagedTables, expected: Expected, effort: Effort) 
 
 
 def of_tables(measured: MeasuredTables, *, at_once: bool, settled: ByTables | None = None) -> Fitting:
-    return Fitting(
-        lambda effort, rng, tell: fit(measured, effort, rng, tell, at_once=at_once),
-        lambda rows, rng: Records.from_rows(measured.domain, rows),
-        settled,
-        measured.kept,
+    return Fitting.of_tables(
+        measured, lambda known, effort, rng, tell: fit(known, effort, rng, tell, at_once=at_once), settled
     )
 
 
@@ -411,7 +424,7 @@ class ByTables:
 
 def plan_by_tables(task: Task, wanted: ProjectionWishes, effort: Effort) -> Plan[ByTables]:
     """Interactions of all pairs, and of larger sets where they pay."""
-    planned = plan_tables(task, cells_within(task, effort, wanted.memory))
+    planned = plan_tables(task, cells_within(task, effort, wanted.memory), means_for(task, wanted.means))
     expected = expectation(task, planned)
     noise = expected.cell_noise
     counts = ", ".join(

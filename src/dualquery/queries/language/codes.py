@@ -32,12 +32,10 @@ LIST = "list"  # the column that names the lists of a file
 
 
 def groups_of(domain: CodeTable, texts: Sequence[str], places: Sequence[str]) -> tuple[Lists, ...]:
-    """The queries of some texts, in their order."""
     return (joined(read_each(texts, places, lambda text: _read(domain, text))),)
 
 
 def example_of(domain: CodeTable) -> str:
-    """A look-up that this table can be asked."""
     values = [str(getattr(column, "low", "A")) for column in domain.open_columns]
     return _lookup_text(domain, values)
 
@@ -64,7 +62,6 @@ LOOK_UPS = Grammar(
 
 
 def lookups_of(domain: CodeTable, source: object) -> Lists:
-    """A look-up for each row of a table of records."""
     texts = _columns(domain, source, ())
     cells = _cells(domain, texts, _called(source))
     said = tuple(_lookup_text(domain, row) for row in texts.tolist())
@@ -181,7 +178,6 @@ def _list(domain: CodeTable, tokens: list[Token]) -> Lists:
 
 
 def _lookup(domain: CodeTable, phrase: Phrase) -> list[str]:
-    """The text of every column, in their order."""
     values: dict[int, str] = {}
     while not values or phrase.takes("&"):
         name = phrase.take("word", "quoted")

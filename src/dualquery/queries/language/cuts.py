@@ -30,13 +30,11 @@ _CONDITION = {"=", "!=", "<", ">", "<=", ">=", "&", "|", "!"}
 
 
 def groups_of(domain: Graph, texts: Sequence[str], places: Sequence[str]) -> tuple[Cuts, ...]:
-    """The cuts of some texts, in their order."""
     sources, targets = zip(*read_each(texts, places, lambda text: _read(domain, text)), strict=True)
     return (cuts_of(domain, np.stack(sources), np.stack(targets)),)
 
 
 def example_of(domain: Graph) -> str:
-    """A question that this graph can be asked."""
     members = np.zeros((1, len(domain.vertices)), np.bool_)
     members[0, :2] = True
     return cuts_of(domain, members, ~members).texts(np.zeros(1, np.int64))[0]
@@ -128,7 +126,6 @@ def _set(domain: Graph, phrase: Phrase, text: str) -> Flags:
 
 
 def _condition(graph: Graph, text: str, opening: Token) -> Flags:
-    """The vertices whose public attributes satisfy a formula."""
     domain, held = graph.attributes, graph.held
     if domain is None or held is None:
         raise Fault(opening.column, "the schema says nothing about vertices but their names; list them")

@@ -3,7 +3,7 @@
 Columns that are left out do not count: the distance is over the columns that are named. Of other metrics than L1 all
 are named.
 
-    distance to (lat = 51.2, lon = 6.8)      one query; a file may hold one a line
+    distance to (lat = 51.2, lon = 6.8)      one query; a file may hold one per line
     points:FILE                              a CSV or Parquet file of points, a column for each column asked about
     points:random:COUNT[:SEED]               points drawn uniformly between the bounds
 """
@@ -32,7 +32,6 @@ Point = dict[int, int]  # the position in each column that is asked about
 
 
 def groups_of(domain: Points, texts: Sequence[str], places: Sequence[str]) -> tuple[Distances, ...]:
-    """The queries of some texts, in their order."""
     points = read_each(texts, places, lambda text: _read(domain, text))
     asked = list(dict.fromkeys(tuple(sorted(point)) for point in points))
     positions = np.zeros((len(points), domain.width), np.int64)
@@ -114,7 +113,6 @@ def _read(domain: Points, text: str) -> Point:
 
 
 def _position(coordinate: Coordinate, given: Token) -> int:
-    """The nearest position to a number between the bounds."""
     try:
         number = float(given.text)
     except ValueError:

@@ -36,14 +36,10 @@ class Negation(NamedTuple):
 
 
 class Every(NamedTuple):
-    """All parts hold."""
-
     parts: tuple[Formula, ...]
 
 
 class Some(NamedTuple):
-    """At least one part holds."""
-
     parts: tuple[Formula, ...]
 
 

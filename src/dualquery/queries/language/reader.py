@@ -236,7 +236,6 @@ class Reader:
         return accepted
 
     def _value(self, column: Column, codes: dict[str, int]) -> int:
-        """The codes of one value or of one interval."""
         token = self._token
         if token.kind in ("[", "("):
             self._next += 1

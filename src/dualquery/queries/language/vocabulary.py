@@ -38,12 +38,10 @@ class CutSide(Enum):
 
 
 def everything(column: Column) -> int:
-    """The bit set of all codes."""
     return (1 << len(column.labels)) - 1
 
 
 def codes_in(mask: int) -> list[int]:
-    """The codes of a bit set, increasing."""
     if mask.bit_length() > 64:
         packed = np.frombuffer(mask.to_bytes(-(-mask.bit_length() // 8), "little"), np.uint8)
         codes: list[int] = np.flatnonzero(np.unpackbits(packed, bitorder="little")).tolist()
@@ -57,7 +55,6 @@ def codes_in(mask: int) -> list[int]:
 
 
 def bit_set(codes: Sequence[int]) -> int:
-    """The bit set of some codes, which increase."""
     if not codes or codes[-1] < 64:
         return sum(1 << code for code in codes)
     inside = np.zeros(codes[-1] + 1, np.bool_)
@@ -86,7 +83,6 @@ def accepted_by(column: Column, value: str, *, quoted: bool, codes: dict[str, in
 
 
 def code_of(column: Column, value: str, *, quoted: bool, codes: dict[str, int]) -> int:
-    """The code that a value stands for."""
     if is_binned(column) and not quoted and (number := number_in(value)) is not None:
         return _bin_of(column, number)
     code = codes.get(value)
@@ -94,6 +90,8 @@ def code_of(column: Column, value: str, *, quoted: bool, codes: dict[str, int]) 
         return code
     if is_binned(column) and (number := number_in(value)) is not None:
         return _bin_of(column, number)
+    if _is_numbers(column) and (number := number_in(value)) in (known := column.numbers.tolist()):
+        return known.index(number)
     raise QueryError(f"{_noun(column)} has no value '{value}'{_suggestion(value, column.labels)}")
 
 
@@ -109,6 +107,9 @@ def cut(column: Column, bound: str, side: CutSide, *, codes: dict[str, int]) -> 
     ranked = ranked_codes(column)
     if ranked is None:
         raise QueryError(f"{_noun(column)} has no order; use =, != or in {{…}}, or declare it as ordered")
+    if _is_numbers(column) and bound not in codes and (number := number_in(bound)) is not None:
+        find = bisect_left if side is CutSide.BEFORE else bisect_right  # between two values lies a cut, too
+        return find([float(column.labels[code]) for code in ranked], number)
     code = code_of(column, bound, quoted=True, codes=codes)
     place = bisect_left(ranked, code)
     if place == len(ranked) or ranked[place] != code:
@@ -213,6 +214,11 @@ def _beyond(column: Numeric, number: float) -> str:
 def is_binned(column: Column) -> TypeGuard[Numeric]:
     """Whether an attribute is known by intervals of numbers; dates are known by their periods."""
     return isinstance(column, Numeric) and not isinstance(column, Dates)
+
+
+def _is_numbers(column: Column) -> TypeGuard[Categorical]:
+    """Whether an attribute lists its values, and they are numbers."""
+    return isinstance(column, Categorical) and column.numeric
 
 
 def _noun(column: Column) -> str:

@@ -3,15 +3,9 @@
 Only the columns that are asked for are read. Text files are read as text, so that the schema alone
 decides what a cell means: no type is guessed from the data. An empty cell is null.
 
-    .csv .tsv .txt .data .dat   text with a header line; comma, semicolon, tab or bar between the cells
-    .txt .dat                   transactions, where the schema is one block of items: a line of ids a record
-    .parquet .pq, a directory   Parquet
-    .arrow .feather .ipc        Arrow, as a file or a stream
-    .json .jsonl .ndjson        JSON: a list of objects, or objects one after another
-    .sqlite .db .duckdb .xlsx   a database or a workbook; `clinic.sqlite#patients` names its table (`mixed`)
-    parts/*.parquet             a pattern: all files that match, one after another
-    a `PostgresTable`           a table or view of a PostgreSQL database, read in a stream
-    a frame                     pandas, Polars, Arrow, DuckDB: whatever has `__arrow_c_stream__`
+Text, Parquet, Arrow, JSON, SQLite, DuckDB and Excel files are known by their suffix, a pattern stands for
+all files that match, a `PostgresTable` for a table of a database, and a frame is whatever has `__arrow_c_stream__`
+(docs/schema.md, "How files are read").
 
 Text, JSON and Arrow files may be compressed (.gz, .zst, .bz2); text may be in an encoding that the schema
 declares. A file that is damaged or cut short is an error, never a shorter table. Messages are our own: those of the
@@ -101,7 +95,6 @@ def source_of(given: AnyTable) -> Source:
 
 
 def describe(given: AnyTable) -> str:
-    """The table in the words of a message."""
     if isinstance(given, PostgresTable):
         return given.where
     return quoted_path(given) if is_path(given) else "the table"
@@ -130,7 +123,6 @@ def is_transaction_file(given: object) -> bool:
 
 
 def _is_pattern(given: object) -> bool:
-    """Whether this is a pattern that stands for many files."""
     return isinstance(given, str) and bool(_WILD & set(given)) and not os.path.exists(given)
 
 

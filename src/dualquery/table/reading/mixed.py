@@ -195,7 +195,6 @@ class TableInFile:
         return f"'{self.path}'" if self.table is None else f"'{self.path}#{self.table}'"
 
     def chosen(self, tables: Sequence[str], word: str) -> str:
-        """The table that is meant, as the file spells it."""
         if self.table is not None:
             if self.table not in tables:
                 raise DataError(f"'{self.path}' has no {word} '{self.table}'")
@@ -209,7 +208,6 @@ class TableInFile:
 
 
 def _book_of(given: str | os.PathLike[str]) -> TableInFile:
-    """The file, and the table of it that is named."""
     text = os.fspath(given)
     name, mark, table = text.partition("#") if not os.path.exists(text) else (text, "", "")
     return TableInFile(Path(name), table if mark else None)

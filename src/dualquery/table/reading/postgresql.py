@@ -132,7 +132,6 @@ class PostgresTable:
 
 
 def is_database(source: object) -> bool:
-    """Whether a source is the address of a PostgreSQL database."""
     return isinstance(source, str) and source.startswith(ADDRESSES)
 
 
@@ -150,7 +149,6 @@ class _Rows:
         self._over = False
 
     def read(self, count: int) -> bytes:
-        """So many bytes, or fewer where they are the last."""
         some, length = [self._left], len(self._left)
         while length < count and not self._over:
             block = bytes(next(self._blocks, b""))

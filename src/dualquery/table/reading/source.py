@@ -91,7 +91,6 @@ def is_path(given: object) -> TypeGuard[str | os.PathLike[str]]:
 
 
 def size_on_disk(path: Path) -> int:
-    """The bytes of a file, or of all files in a folder."""
     files = [each for each in path.rglob("*") if each.is_file()] if path.is_dir() else [path]
     return sum(each.stat().st_size for each in files if each.exists())
 
@@ -137,7 +136,6 @@ def same_kinds(batch: pa.Table, before: list[pa.DataType] | None, where: str) ->
 
 
 def slices(table: pa.Table, rows: int | None) -> Iterator[pa.Table]:
-    """A table that was read at once, in batches."""
     step = rows or max(1, table.num_rows)
     for first in range(0, max(1, table.num_rows), step):
         yield table.slice(first, step)

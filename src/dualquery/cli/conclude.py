@@ -1,0 +1,114 @@
+"""`dualquery sql` and `regress`: what can be computed and concluded from a release in a folder."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from dualquery.cli import output
+from dualquery.cli.flags import FolderArgument, JsonFlag
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+
+BAR = "_bar"
+
+
+def sql(
+    folder: FolderArgument,
+    query: Annotated[str, typer.Argument(metavar="SELECT", help="A SELECT from `data`, the synthetic rows.")],
+    json: JsonFlag = False,
+) -> None:
+    """Ask a release in SQL: each computed number comes with its 95% bar. **Costs no privacy.**
+
+    Counts and sums are those of the private table. Needs DuckDB: pip install 'dualquery\\[sql]'.
+
+    Examples:
+
+    ```
+    dualquery sql released "select region, count(*), avg(income) from data group by region"
+    dualquery sql released "select corr(age, income) from data where sex = 'female'" --json
+    ```
+    """
+    from dualquery.mechanisms.error_bars import LEVEL
+    from dualquery.releases.release import Release
+    from dualquery.releases.sql_bars import notes_of
+
+    found = Release.load(folder).sql(query, frame="arrow")
+    if json:
+        output.print_json({"rows": found.to_pylist(), "level": LEVEL, "notes": notes_of(found)})
+        return
+    heads, rows = _with_bars(found)
+    output.print_table(f"From the synthetic rows, with {LEVEL:.0%} bars", heads, rows)
+    for note in notes_of(found):
+        output.say("Note", note)
+
+
+def _with_bars(found: pa.Table) -> tuple[list[str], list[list[str]]]:
+    """Each computed number with its bar in one cell."""
+    from dualquery.releases.release import with_bar
+
+    names = found.column_names
+    barred = {name for name in names if f"{name}{BAR}" in names}
+    heads = [name for name in names if name.removesuffix(BAR) not in barred or not name.endswith(BAR)]
+    rows = []
+    for row in found.to_pylist():
+        cells = []
+        for name in heads:
+            value = row[name]
+            if name not in barred or value is None:
+                cells.append("" if value is None else str(value))
+            else:
+                bar = row[f"{name}{BAR}"]
+                cells.append(f"{float(value):,.6g} ± ?" if bar is None else with_bar(float(value), bar))
+        rows.append(cells)
+    return heads, rows
+
+
+def regress(
+    folder: FolderArgument,
+    formula: Annotated[str, typer.Argument(metavar="FORMULA", help="Like `income ~ age + sex`.")],
+    family: Annotated[
+        str, typer.Option("--family", metavar="NAME", help="linear, logistic or poisson.")
+    ] = "linear",
+    json: JsonFlag = False,
+) -> None:
+    """A regression from a release alone, with intervals that count its noise. **Costs no privacy.**
+
+    Intervals are those of the population that the table is a sample of; with --json also those of the table itself.
+
+    Examples:
+
+    ```
+    dualquery regress released "income ~ age + sex"
+    dualquery regress released "smokes = yes ~ age * sex" --family logistic
+    ```
+    """
+    from dualquery.mechanisms.error_bars import LEVEL
+    from dualquery.releases.release import Release, with_bar
+
+    rows = Release.load(folder).regress(formula, family, frame="arrow").to_pylist()
+    if json:
+        output.print_json({"formula": formula, "family": family, "level": LEVEL, "terms": rows})
+        return
+    said = [each for each in rows if each["estimate"] is not None]
+    output.print_table(
+        f"{formula} ({family}), {LEVEL:.0%} intervals for the population",
+        ["term", "estimate", "from", "to", "p", "noise"],
+        [
+            [
+                each["name"],
+                with_bar(each["estimate"], each["population_high"] - each["estimate"]),
+                f"{each['population_low']:,.4g}",
+                f"{each['population_high']:,.4g}",
+                "" if each["p"] is None else f"{each['p']:.3f}",
+                "" if each["noise"] is None else f"{each['noise']:.1f}",
+            ]
+            for each in said
+        ],
+    )
+    output.say("Note", "noise: that of the release, in units of the sampling error of as many records")
+    for each in rows:
+        if each["note"] is not None:
+            output.say("Note", f"{each['name']}: {each['note']}")

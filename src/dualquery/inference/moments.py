@@ -1,0 +1,240 @@
+"""One-way tables and moments of pairs, drawn around what was measured: all of it public.
+
+A *feature* is a number a value: of a numeric attribute its place on the line, of another whether it is a certain
+value; each has mean 0 and variance 1 over the released rows. A *moment* is the mean of a product of features of two
+attributes (or of three). What a pair's measured interaction says about its moments follows the algebra of
+`fitting.posteriors`: the deviation from independence in orthonormal contrasts is N(0, τ² Σ_i ⊗ Σ_j), seen through the
+noise, where Σ_i = G Λ Gᵀ in functions that are orthonormal under the one-way table. For a numeric attribute these are
+polynomials of degree r with Λ_r = r⁻³, for another its values with Λ = 1: a correlation of degree (r, s) is N(0, τ²
+r⁻³ s⁻³) beforehand. That is weak on purpose; the prior that rows are fitted with is learned from all pairs, and too
+sure of a single one.
+
+A pair that was never measured is drawn around what the rows say of it, with deviation `UNMEASURED`, a triple with
+`UNMEASURED_TRIPLE`: what depends on it is then as uncertain as it is.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from itertools import combinations
+from typing import NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from dualquery.fitting.measured import LEAST, MeasuredTables, cell_variance, onto_simplex
+from dualquery.fitting.posteriors import contrasts
+from dualquery.queries.tables import centred
+from dualquery.table.domain import Domain, Numeric
+from dualquery.types import Cells, Reals, Set
+
+STRENGTH = 0.5  # τ: of a correlation beforehand. .1 is too sure: .82 to .90 of intervals hold
+STEEPNESS = 3.0  # how fast the prior falls with the degree
+UNMEASURED = 0.2  # deviation of a correlation that nobody measured
+UNMEASURED_TRIPLE = 0.04
+MOST_FEATURES = 12  # of an attribute: its most frequent values
+
+
+def features_of(domain: Domain, attribute: int, places: Reals, shares: Reals) -> Reals:
+    """One column a feature, by value; `places` says where the values of a numeric attribute lie on the line."""
+    column = domain.column_of(attribute)[1]
+    if isinstance(column, Numeric):
+        known = np.arange(len(shares)) < column.bins
+        line = np.where(known, places, 0.0)
+        mean = (shares * line)[known].sum() / max(shares[known].sum(), LEAST)
+        wanted = [np.where(known, line - mean, 0.0)]
+        if not known.all():
+            wanted.append((~known).astype(np.float64))
+    else:
+        frequent = np.argsort(-shares, kind="stable")[1 : 1 + MOST_FEATURES]
+        wanted = [(np.arange(len(shares)) == value).astype(np.float64) for value in frequent]
+    columns = np.stack(wanted, axis=1) if wanted else np.zeros((len(shares), 0))
+    columns = columns - shares @ columns
+    spread = np.sqrt(shares @ columns**2)
+    kept = spread > 1e-4  # what hardly any row has pulls at nothing
+    return columns[:, kept] / spread[kept]
+
+
+class Posterior(NamedTuple):
+    """Of the contrasts of a pair, turned: mean and variance, and what turns them into moments of features."""
+
+    mean: Cells
+    variance: Cells
+    left: Reals
+    right: Reals
+
+
+class Moment(NamedTuple):
+    """Which features are multiplied: (attribute, feature) of each."""
+
+    factors: tuple[tuple[int, int], ...]
+
+
+@dataclass(frozen=True, eq=False)
+class Moments:
+    """What is known of some attributes together, and how it is drawn."""
+
+    features: Mapping[int, Reals]
+    ones: Mapping[int, Cells]  # as measured, not yet on the simplex
+    noise: Mapping[int, float]  # their deviation a cell; 0 where rows alone tell
+    pairs: Mapping[Set, Posterior | None]  # None where it was never measured
+    triples: Mapping[Set, tuple[Cells, Cells]]  # of its moments: mean, and variance around it
+    rows: Mapping[Set, Cells]  # moments of the released rows, for pairs that were never measured
+
+    @property
+    def names(self) -> list[Moment]:
+        """Every moment, in the order of `drawn`."""
+        return [
+            Moment(tuple(zip(members, numbers, strict=True)))
+            for members in (*self.pairs, *self.triples)
+            for numbers in np.ndindex(*[self.features[j].shape[1] for j in members])
+        ]
+
+    def variances(self) -> Reals:
+        """Of each moment, roughly: how exactly rows should follow what is drawn."""
+        found = []
+        for members, known in self.pairs.items():
+            if known is None:
+                found.append(np.full(self.rows[members].shape, UNMEASURED**2))
+            else:
+                found.append(known.left.T**2 @ known.variance @ known.right**2)
+        found += [variance for _, variance in self.triples.values()]
+        return np.concatenate([np.zeros(0), *(each.ravel() for each in found)])
+
+    def drawn(self, rng: np.random.Generator | None) -> tuple[dict[int, Cells], Reals]:
+        """One-way tables and moments; without chance the means."""
+        ones = {j: self._one(j, rng) for j in self.ones}
+        means = {j: ones[j] @ self.features[j] for j in ones}
+        found = []
+        for (i, j), known in self.pairs.items():
+            if known is None:
+                found.append(self.rows[i, j] + _noise(rng, self.rows[i, j].shape) * UNMEASURED)
+                continue
+            contrasted = known.mean + _noise(rng, known.mean.shape) * np.sqrt(known.variance)
+            found.append(np.outer(means[i], means[j]) + known.left.T @ contrasted @ known.right)
+        for mean, variance in self.triples.values():
+            found.append(mean + _noise(rng, mean.shape) * np.sqrt(variance))
+        return ones, np.concatenate([np.zeros(0), *(each.ravel() for each in found)])
+
+    def _one(self, attribute: int, rng: np.random.Generator | None) -> Cells:
+        cells = self.ones[attribute]
+        noise = _noise(rng, cells.shape) * self.noise[attribute]
+        return onto_simplex(cells + noise - noise.mean(), 1.0)
+
+
+def _noise(rng: np.random.Generator | None, shape: tuple[int, ...]) -> Cells:
+    return np.zeros(shape) if rng is None else rng.standard_normal(shape)
+
+
+def moments_of(
+    measured: MeasuredTables,
+    attributes: Sequence[int],
+    triples: Sequence[Set],
+    codes: Mapping[int, NDArray[np.int64]],
+    places: Mapping[int, Reals],
+) -> Moments:
+    """What was measured of some attributes, their pairs and some triples; `codes` are those of released rows."""
+    domain = measured.domain
+    shares = {
+        j: np.bincount(codes[j], minlength=int(domain.sizes[j])) / max(1, len(codes[j])) for j in attributes
+    }
+    features = {j: features_of(domain, j, places[j], shares[j]) for j in attributes}
+    known = [j for j in attributes if (j,) in measured.interactions]
+    ones = {j: measured.table((j,)) if j in known else shares[j] for j in attributes}
+    noise = {j: np.sqrt(measured.variance[j,]) / measured.total if j in known else 0.0 for j in attributes}
+    spectra = {j: _eigen(domain, j, onto_simplex(ones[j], 1.0)) for j in attributes}
+    pairs: dict[Set, Posterior | None] = {}
+    rows: dict[Set, Cells] = {}
+    for i, j in combinations(sorted(attributes), 2):
+        if (i, j) in measured.interactions:
+            pairs[i, j] = _posterior(measured, (i, j), spectra, features)
+        else:
+            pairs[i, j] = None
+            rows[i, j] = _seen((i, j), features, codes)
+    return Moments(
+        features,
+        ones,
+        noise,
+        pairs,
+        {members: _triple(measured, members, features, codes) for members in triples},
+        rows,
+    )
+
+
+class Eigen(NamedTuple):
+    """Of the covariance Σ of an attribute's contrasts: eigenvalues, and eigenvectors in cells."""
+
+    values: Reals
+    turned: Reals
+    vectors: Reals
+
+
+def _eigen(domain: Domain, attribute: int, ones: Cells) -> Eigen:
+    """Σ = G Λ Gᵀ with G = Bᵀ diag(p) Φ, of functions Φ that are orthonormal under p."""
+    share = np.maximum(ones, 1e-6)
+    share = share / share.sum()
+    size = len(share)
+    column = domain.column_of(attribute)[1]
+    weights = np.ones(size - 1)
+    if isinstance(column, Numeric):
+        most = column.bins - 1  # the highest degree; a missing number stands apart
+        line = np.linspace(-1.0, 1.0, column.bins)
+        functions = np.zeros((size, size - 1))
+        functions[: column.bins, :most] = np.polynomial.legendre.legvander(line, most)[:, 1:]
+        if size > column.bins:
+            functions[column.bins, most] = 1.0
+        weights[:most] = np.arange(1.0, column.bins) ** -STEEPNESS
+    else:
+        functions = np.eye(size)[:, np.argsort(-share, kind="stable")[: size - 1]]
+    root = np.sqrt(share)[:, None]
+    orthonormal = np.linalg.qr(root * np.column_stack([np.ones(size), functions]))[0][:, 1:] / root
+    basis = contrasts(size)
+    inner = basis.T @ (share[:, None] * orthonormal)
+    covariance = (inner * weights) @ inner.T
+    values, vectors = np.linalg.eigh((covariance + covariance.T) / 2)
+    return Eigen(np.maximum(values, LEAST * max(values.max(initial=0.0), LEAST)), basis @ vectors, vectors)
+
+
+def _posterior(
+    measured: MeasuredTables, members: Set, spectra: Mapping[int, Eigen], features: Mapping[int, Reals]
+) -> Posterior:
+    """Cell by cell in the eigenvectors of Σ_i and Σ_j: prior variance a, noise t: mean · a/(a + t), at/(a + t)."""
+    i, j = members
+    deviation = measured.interactions[members] / measured.total - centred(
+        np.outer(*(onto_simplex(measured.table((k,)), 1.0) for k in members))
+    )
+    seen = spectra[i].turned.T @ deviation @ spectra[j].turned
+    prior = STRENGTH**2 * np.outer(spectra[i].values, spectra[j].values)
+    noise = float(measured.variance[members]) / measured.total**2
+    shrunk = prior / (prior + noise)
+    return Posterior(
+        seen * shrunk, noise * shrunk, spectra[i].turned.T @ features[i], spectra[j].turned.T @ features[j]
+    )
+
+
+def _triple(
+    measured: MeasuredTables,
+    members: Set,
+    features: Mapping[int, Reals],
+    codes: Mapping[int, NDArray[np.int64]],
+) -> tuple[Cells, Cells]:
+    """Moments of three: what rows say, with the deviation of what nobody measured, and the measurement if any."""
+    rows = _seen(members, features, codes)
+    prior = UNMEASURED_TRIPLE**2
+    if members not in measured.interactions:
+        return rows, np.full(rows.shape, prior)
+    i, j, k = (features[each] for each in members)
+    seen = np.einsum("abc,ax,by,cz->xyz", measured.table(members), i, j, k)
+    cell = cell_variance(members, measured.variance, measured.domain.sizes) / measured.total**2
+    noise = cell * np.einsum("ax,by,cz->xyz", i**2, j**2, k**2)
+    return (rows / prior + seen / noise) / (1 / prior + 1 / noise), 1 / (1 / prior + 1 / noise)
+
+
+def _seen(members: Set, features: Mapping[int, Reals], codes: Mapping[int, NDArray[np.int64]]) -> Cells:
+    """Moments of the released rows."""
+    made = [features[j][codes[j]] for j in members]
+    letters = "xyz"[: len(members)]
+    said = ",".join(f"r{letter}" for letter in letters)
+    found: Cells = np.einsum(f"{said}->{letters}", *made, optimize=True) / max(1, len(made[0]))
+    return found

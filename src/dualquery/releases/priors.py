@@ -1,0 +1,140 @@
+"""Rows that are public already, as a release is given them: other releases, and files or frames with an origin.
+
+Nothing in a prior is protected: its rows may come out as they are. For every fixed prior the release is as private
+as its certificate says; one that was itself released privately is a charge of its own, in the same ledger where it is
+of the same table. Whether a prior is the private table is judged by what was named, never by what stands in it: a
+refusal that compared contents would tell who is in the table.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import os
+from collections.abc import Sequence
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from dualquery.errors import DataError, DualQueryError
+from dualquery.fitting.prior import PublicRows
+from dualquery.queries.tables import attribute_codes
+from dualquery.releases.release import Release
+from dualquery.table.dates import Dates
+from dualquery.table.domain import Categorical, Domain, Numeric
+from dualquery.table.encoding import encode
+from dualquery.table.reading import read_table
+from dualquery.table.reading.source import WantedColumns
+from dualquery.table.records import Records
+from dualquery.table.schema import Schema
+
+CERTIFICATE = "certificate.json"
+Entry = dict[str, Any]  # of the certificate
+
+
+def public_rows(
+    given: Any, origin: str | None, schema: Schema, table: Any
+) -> tuple[PublicRows | None, list[Entry]]:
+    """The rows of one prior or of several, and how the certificate names them."""
+    priors = [] if given is None else list(given) if isinstance(given, list | tuple) else [given]
+    if not priors:
+        if origin is not None:
+            raise DualQueryError("a prior's origin was given and no prior; name it with --prior")
+        return None, []
+    if schema.domain.kind != "records" or not all(_is_plain(column) for column in schema.domain.columns):
+        raise DualQueryError(
+            "a prior is for tables of attributes: without graphs, points, codes or blocks of items"
+        )
+    found, entries = [], []
+    for each in priors:
+        refuse_same(each, table)
+        rows, entry = _read(each, origin, schema)
+        found.append(rows)
+        entries.append(entry)
+    codes = np.concatenate([each.codes for each in found])
+    weights = np.concatenate([each.weights * (each.number / each.weights.sum()) for each in found])
+    return PublicRows(codes, weights, sum(each.number for each in found)), entries
+
+
+def _is_plain(column: object) -> bool:
+    return isinstance(column, Categorical | Numeric | Dates)
+
+
+def refuse_same(prior: object, table: object) -> None:
+    """Refuse a prior that is named by the same words as the private table."""
+    if _same(prior, table):
+        raise DualQueryError(
+            "the prior is the private table itself, and a prior's rows may be released as they are; name rows "
+            "that are public"
+        )
+
+
+def _same(prior: object, table: object) -> bool:
+    """Whether the same thing was named twice."""
+    if prior is table:
+        return True
+    if not all(isinstance(each, str | os.PathLike) for each in (prior, table)):
+        return False
+    try:
+        return os.path.samefile(os.fspath(prior), os.fspath(table))  # type: ignore[call-overload]
+    except OSError:
+        return False
+
+
+def _read(given: Any, origin: str | None, schema: Schema) -> tuple[PublicRows, Entry]:
+    if isinstance(given, str | os.PathLike) and (Path(given) / CERTIFICATE).is_file():
+        given = Release.load(given)
+    if isinstance(given, Release):
+        return _of_release(given, schema)
+    if origin is None:
+        raise DualQueryError(
+            "say where the prior's rows come from and why they are public: --prior-origin 'census sample 2023'"
+        )
+    codes, lacks = _codes(given, schema, f"the prior '{origin}'")
+    return PublicRows.of(codes), _entry(origin, codes, len(codes), lacks)
+
+
+def _of_release(release: Release, schema: Schema) -> tuple[PublicRows, Entry]:
+    """A release's rows stand for the records that it was made of, and no more."""
+    if release.records is None:
+        raise DualQueryError("the prior is a release without records; make one that has synthetic rows")
+    if not release.certificate.private:
+        raise DualQueryError(
+            "the prior is a release that promises nothing (a seed, or a draft of a schema); make a private one"
+        )
+    spent = release.certificate["spent"]
+    origin = f"a release of ε = {spent['epsilon']:g}, made {release.certificate['created'][:10]}"
+    codes, lacks = _codes(release.to_arrow(), schema, "the prior")
+    records = int(release.certificate["records"]["rows"])
+    rows = replace(PublicRows.of(codes), number=float(min(records, len(codes))))
+    return rows, _entry(origin, codes, records, lacks)
+
+
+def _entry(origin: str, codes: NDArray[np.int32], records: int, lacks: Sequence[str]) -> Entry:
+    digest = hashlib.sha256(np.ascontiguousarray(codes, "<i4").tobytes()).hexdigest()
+    return {"origin": origin, "records": records, "digest": f"sha256:{digest}", "lacks": list(lacks)}
+
+
+def _codes(given: Any, schema: Schema, words: str) -> tuple[NDArray[np.int32], list[str]]:
+    """A row of codes for each public row, −1 where it has no such column, and the names of these columns."""
+    names = list(schema.domain.names())
+    try:
+        table = read_table(given, WantedColumns(encoding=schema.encoding))
+    except DataError as problem:
+        raise DataError(f"{words}: {problem}") from None
+    there = set(table.column_names)
+    known = [j for j, name in enumerate(names) if name in there]
+    if not known:
+        raise DataError(f"{words} has none of the columns of the schema: {', '.join(names[:10])}")
+    part = replace(schema, domain=Domain(tuple(schema.domain.columns[j] for j in known)), unit=None)
+    try:
+        records: Records = encode(table, part)
+    except DataError as problem:
+        raise DataError(f"{words}: {problem}") from None
+    if not records.rows:
+        raise DataError(f"{words} has no rows")
+    codes = np.full((records.rows, len(names)), -1, np.int32)
+    codes[:, known] = attribute_codes(records, list(range(len(known)))).T.astype(np.int32)
+    return codes, [name for j, name in enumerate(names) if j not in known]

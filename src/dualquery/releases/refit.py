@@ -1,0 +1,141 @@
+"""A release made again from what it measured, with rows that are public by now. Free: nothing private is read."""
+
+from __future__ import annotations
+
+import json
+import math
+from collections.abc import Mapping
+from dataclasses import replace
+from datetime import UTC, datetime
+from functools import partial
+from typing import Any
+
+import numpy as np
+
+from dualquery.errors import DualQueryError
+from dualquery.fitting.fit import fit
+from dualquery.fitting.fitter import REPLICAS, Effort, Rows
+from dualquery.fitting.inside import measured_inside
+from dualquery.fitting.measured import Measured, MeasuredTables
+from dualquery.fitting.prior import Trust, fit_with_prior
+from dualquery.mechanisms.artefact import SyntheticRecords
+from dualquery.mechanisms.error_bars import MOST_SEEDS, Draw, Replica, learned_curves, tables_drawn
+from dualquery.mechanisms.outcomes import finished_records
+from dualquery.mechanisms.projection.small import denoised
+from dualquery.mechanisms.projection.tables import all_small
+from dualquery.privacy.budget import Accounting
+from dualquery.queries.random_families import Stream
+from dualquery.queries.tables import Tables, centred
+from dualquery.releases.arguments import checked_seed, for_callers
+from dualquery.releases.certificate import Certificate, PredictedError
+from dualquery.releases.priors import public_rows
+from dualquery.releases.release import Release
+from dualquery.table.records import Records
+from dualquery.types import Done, Progress, no_progress, silent
+
+
+@for_callers
+def refit(
+    release: Release,
+    *,
+    prior: Any,
+    prior_origin: str | None = None,
+    seed: int | None = None,
+    progress: Progress | None = None,
+) -> Release:
+    """The release again, its rows fitted to what it measured (`Release.measured`) from a prior. Nothing is charged.
+
+    `prior` and `prior_origin` are as in `dualquery.release`. What was spent, on what, and by which promise stays as
+    the certificate said.
+    """
+    measured, said = measured_tables(release), release.certificate
+    public, entries = public_rows(prior, prior_origin, said.schema, None)
+    if public is None:
+        raise DualQueryError("name the prior that the release is to be fitted with")
+    tell, rng = progress or silent, np.random.default_rng(checked_seed(seed))
+    effort, domain = Effort.of(said["synthetic_rows"]), release.domain
+    telling = partial(tell, "fitting rows to what was measured and is public")
+    rows, trust = fit_with_prior(measured, public, effort, rng, telling, _fit)
+    number = int(said["records"]["rows"])
+    records = finished_records(Records.from_rows(domain, rows), release.measured, number, rng)
+    artefact = SyntheticRecords(records)
+    draw = Draw.of(artefact, int(said["records"]["rows"]), int(rng.integers(MOST_SEEDS)), trust)
+    settled, replicas = replace(public, share=trust.share), []
+    for number, table in enumerate(tables_drawn(records, draw)):
+        tell("estimating errors", number, REPLICAS)
+        again = remeasured(measured, table, rng)
+        short = effort.shorter(_cell_noise(measured))
+        found, _ = fit_with_prior(again, settled, short, rng, no_progress, _fit)
+        means = measured_inside(table, release.measured, number, rng)
+        replicas.append(
+            Replica.of(table, finished_records(Records.from_rows(domain, found), means, number, rng))
+        )
+    curves = learned_curves(
+        records, int(said["records"]["rows"]), replicas, Stream(draw.seed + len(replicas))
+    )
+    certificate = _certificate(said, entries, trust, draw, PredictedError(None, None, curves), records.rows)
+    return Release(certificate, domain, artefact, tuple(replicas), release.measured)
+
+
+def measured_tables(release: Release) -> MeasuredTables:
+    """The tables that a release has kept; an error where it has none."""
+    if not any(isinstance(each.what, tuple) and each.what for each in release.measured):
+        raise DualQueryError(
+            f"the release was made by '{release.certificate['mechanism']}', and kept no tables that rows could be "
+            "fitted to; make one by projection"
+        )
+    if release.certificate["budget"]["accounting"] == Accounting.PURE.value:
+        raise DualQueryError(
+            "a prior is tested on Gaussian noise, and the release has Laplace noise (pure ε); make one with δ above 0"
+        )
+    return MeasuredTables.of(release.domain, release.measured)
+
+
+def remeasured(measured: MeasuredTables, table: Records, rng: np.random.Generator) -> MeasuredTables:
+    """The same tables of other records, with noise of the same variances; as many records as were measured."""
+    sets = tuple(members for members in measured.interactions if members)
+    tables = Tables(measured.domain, sets)
+    counts = tables.counts(table) * (measured.total / table.rows)
+    told = []
+    for members, cells in zip(sets, tables.split(counts.astype(np.float64)), strict=True):
+        variance = measured.variance[members]
+        noise = rng.normal(0.0, math.sqrt(variance), cells.shape)
+        told.append(Measured(members, centred(cells + noise), variance))
+    return MeasuredTables.rows(measured.domain, measured.total, measured.variance[()]).joined(told)
+
+
+def _fit(known: MeasuredTables, effort: Effort, rng: np.random.Generator, tell: Done) -> Rows:
+    """The fit without a prior, as projection has it: of all pairs, or of few that were chosen."""
+    ones, larger = len(known.of_order(1)), tuple(known.larger())
+    if 2 * len(known.of_order(2)) < ones * (ones - 1):
+        return fit(denoised(known), effort, rng, tell, at_once=False, likely=1.0)
+    return fit(known, effort, rng, tell, at_once=all_small(larger, known))
+
+
+def _cell_noise(measured: MeasuredTables) -> float:
+    sets = measured.of_order(2) or measured.of_order(1)
+    return 1 / math.sqrt(float(np.mean([measured.deviation(members) ** -2 for members in sets])))
+
+
+def _certificate(
+    said: Certificate, prior: list[dict[str, Any]], trust: Trust, draw: Draw, error: PredictedError, rows: int
+) -> Certificate:
+    """What the release said of its promise, and what is new."""
+    data: Mapping[str, Any] = json.loads(said.to_json())
+    kept = {key: value for key, value in data.items() if key not in ("seal", "signature", "check")}
+    return Certificate.of(
+        {
+            **kept,
+            "created": datetime.now(UTC).isoformat(timespec="seconds"),
+            "synthetic_rows": rows,
+            "prior": prior,
+            "trust": {"records": trust.records, "share": trust.share},
+            "replicas": {"number": REPLICAS, **draw.to_json()},
+            "predicted_error": error.to_json(),
+            "notes": [
+                *data["notes"],
+                f"fitted again to what was measured on {data['created'][:10]}: {trust.words}",
+            ],
+            "files": {},
+        }
+    )
