@@ -97,7 +97,9 @@ ROUNDS = 8  # of noisy k-means; the later half of them are averaged
 LEAST_CENTRES = 16
 MOST_WEIGHT = 64  # F, where the room allows it
 PURE = 1.3  # of the attributes' own chance: up to there, what is left within classes is nothing else
-SURE = 2.0  # deviations of its noise, beyond which it must be: classes that are given up cost more than others
+SURE = (
+    2.0  # deviations of its noise, beyond which it must be: classes that are given up cost more than others
+)
 COUNT_PART = 0.3  # length of a class's count beside its vector, in k-means. Halved: classes +3.7%
 CLASS_COUNT_PART = 0.12  # and where all attributes are summed up
 LATENT_CLASSES = 1024  # draws of a place, where there are no classes
