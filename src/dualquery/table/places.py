@@ -105,4 +105,5 @@ class _WithPlaces(Numeric):
 def encode_with_places(column: Numeric, cells: pa.ChunkedArray) -> tuple[Signed, Places]:
     """The code of each cell, and its place in the bin."""
     both = _WithPlaces(**{each.name: getattr(column, each.name) for each in fields(column)}).encode(cells)
+    both = both.astype(np.int64, copy=False)
     return both >> _BITS, cast("Places", (both & (2**_BITS - 1)).astype(np.uint16))
