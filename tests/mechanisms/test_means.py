@@ -77,7 +77,7 @@ def test_a_release_has_the_means_of_its_table(neighbours: Neighbours) -> None:
     assert [len(each.values) for each in kept] == [3, 3]
     found = made.to_pandas()
     for name in ("x", "k"):
-        assert abs(found[name].mean() - given[name].mean()) < 0.03 * given[name].std()
+        assert abs(found[name].mean() - given[name].mean()) < 0.05 * given[name].std()
     moved = {event["sensitivity_squared"] for event in made.certificate["events"]}
     assert str((8 if neighbours.size_is_public else 2) * 32_767**2) in moved
 

@@ -63,7 +63,9 @@ def test_what_was_encoded_comes_back_and_is_encoded_alike() -> None:
     back = table.to_pandas()
     assert np.abs(back.visits - given.visits).max() <= 1  # more units in the last bin than places
     np.testing.assert_allclose(back.paid, given.paid.clip(0, 20.5))
-    np.testing.assert_allclose(back.height, given.height.clip(0, 100), atol=0.006)  # with the figures of a bin's width
+    np.testing.assert_allclose(
+        back.height, given.height.clip(0, 100), atol=0.006
+    )  # with the figures of a bin's width
     assert back.height.isna().equals(given.height.isna())
     again = encode(table, SCHEMA)
     for one, other in zip(
