@@ -2,10 +2,10 @@
 
     python -m benchmarks.numbers [diamonds | flchain | adult | chile | births | slid | fair]...
 
-Schemas are drafts of the tables as `dualquery schema draft` makes them. All 2-way tables, ε = 1, δ = 10⁻⁶, a record is
-replaced; two seeds, with means inside bins (2% of the budget) and without. Per numeric column: the error of the mean
-in standard deviations, |log| of the ratio of the deviations, the mean error of five quantiles over the range of nine in
-ten numbers. tv2 is the mean total variation of all tables of two columns with numbers cut at the table's deciles, and
+Schemas are drafts of the tables as `dualquery schema draft` makes them. All 2-way tables, ε = 1, δ = 10⁻⁶, a record
+is replaced; two seeds, with means inside bins (2% of the budget) and without. Per numeric column: the error of the mean
+in standard deviations, |log| of the ratio of the deviations, the mean error of five quantiles over the range of nine
+in ten numbers. tv2 is the mean total variation of all tables of two columns with numbers cut at the table's deciles, and
 corr the mean error of correlations. Constants were chosen while looking at diamonds, flchain, Adult, chile and slid;
 births and fair were looked at afterwards.
 """

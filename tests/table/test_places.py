@@ -68,9 +68,10 @@ def test_what_was_encoded_comes_back_and_is_encoded_alike() -> None:
     )  # with the figures of a bin's width
     assert back.height.isna().equals(given.height.isna())
     again = encode(table, SCHEMA)
-    for one, other in zip(
-        (*records.columns, *records.places[:3]), (*again.columns, *again.places[:3]), strict=True
-    ):
+    twice = encode(decode(again), SCHEMA)  # places of numbers with so many figures stay what they are
+    for one, other in zip(records.columns, again.columns, strict=True):
+        np.testing.assert_array_equal(one, other)
+    for one, other in zip(again.places[:3], twice.places[:3], strict=True):
         np.testing.assert_array_equal(one, other)
     assert decode(again).equals(table)
 
