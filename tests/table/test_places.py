@@ -151,9 +151,9 @@ def test_listed_numbers_come_back_as_numbers_and_have_an_order() -> None:
 @pytest.mark.parametrize(
     ("values", "words"),
     [
-        ('["1", "x"]', "'x' is none"),
+        ('["1", "x"]', "'x' is no number"),
         ('["2", "1"]', "must increase"),
-        ('["1", "nan"]', "'nan' is none"),
+        ('["1", "nan"]', "'nan' is no number"),
         ('[""]', "must increase"),
     ],
 )

@@ -263,7 +263,7 @@ class Categorical(Attribute):
         known = [value for code, value in enumerate(self.values) if code != self.missing_code]
         if strange := [value for value in known if not abs(_number(value)) <= MOST_WHOLE]:
             raise SchemaError(
-                f"attribute '{self.name}' is numeric, and its value '{strange[0]}' is none up to 2^53; remove that "
+                f"attribute '{self.name}' is numeric, and its value '{strange[0]}' is no number, or beyond 2^53; remove that "
                 "value, or the line numeric = true (missing cells have a label of their own: missing)"
             )
         numbers = [float(value) for value in known]
