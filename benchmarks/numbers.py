@@ -7,7 +7,8 @@ is replaced; two seeds, with means inside bins (2% of the budget) and without. P
 mean in standard deviations, the size of the log of the ratio of the deviations, the mean error of five quantiles over
 the range of nine in ten numbers. tv2 is the mean total variation of all tables of two columns with numbers cut at the
 table's deciles, corr the mean error of correlations, and their slope is 1 where they are as strong as in the table.
-Constants were chosen while looking at diamonds, flchain, Adult, chile and slid; births and fair were looked at afterwards.
+Constants were chosen while looking at diamonds, flchain, Adult, chile and slid; births and fair were looked at
+afterwards.
 """
 
 from __future__ import annotations

@@ -263,8 +263,8 @@ class Categorical(Attribute):
         known = [value for code, value in enumerate(self.values) if code != self.missing_code]
         if strange := [value for value in known if not abs(_number(value)) <= MOST_WHOLE]:
             raise SchemaError(
-                f"attribute '{self.name}' is numeric, and its value '{strange[0]}' is no number, or beyond 2^53; remove that "
-                "value, or the line numeric = true (missing cells have a label of their own: missing)"
+                f"attribute '{self.name}' is numeric, and its value '{strange[0]}' is no number, or beyond 2^53; "
+                "remove that value, or the line numeric = true (missing cells have a label of their own: missing)"
             )
         numbers = [float(value) for value in known]
         if not numbers or any(b <= a for a, b in pairwise(numbers)):
