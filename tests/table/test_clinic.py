@@ -69,7 +69,7 @@ def test_numbers_are_near_the_truth_and_answers_agree_with_the_table(folder: Pat
         "income is missing": frame.income.isna(),
         "income >= 50000": frame.income >= 50_000,
         "smokes is missing": frame.smokes.isna(),
-        "pain >= 5": frame.pain >= "5",
+        "pain >= 5": frame.pain >= 5,
     }
     for text, found in compared.items():
         assert made.answer(text).value == pytest.approx(found.mean()), text
