@@ -17,6 +17,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from functools import cached_property
 from itertools import combinations
 from typing import NamedTuple
 
@@ -33,6 +34,7 @@ STRENGTH = 0.5  # τ: of a correlation beforehand. .1 is too sure: .82 to .90 of
 STEEPNESS = 3.0  # how fast the prior falls with the degree
 UNMEASURED = 0.2  # deviation of a correlation that nobody measured
 UNMEASURED_TRIPLE = 0.04
+TRIED = 100  # one-way tables, to know what cutting at zero adds
 MOST_FEATURES = 12  # of an attribute: its most frequent values
 
 
@@ -118,9 +120,25 @@ class Moments:
         return ones, np.concatenate([np.zeros(0), *(each.ravel() for each in found)])
 
     def _one(self, attribute: int, rng: np.random.Generator | None) -> Cells:
-        cells = self.ones[attribute]
-        noise = _noise(rng, cells.shape) * self.noise[attribute]
-        return onto_simplex(cells + noise - noise.mean(), 1.0)
+        """What was measured with noise once more, on the simplex; less what cutting at zero adds to rare values."""
+        likely = onto_simplex(self.ones[attribute], 1.0)
+        if rng is None or self.noise[attribute] == 0.0:
+            return likely
+        drawn = np.maximum(self._noisy(attribute, likely, rng) - self.added[attribute], 0.0)
+        return drawn / drawn.sum()
+
+    @cached_property
+    def added(self) -> dict[int, Cells]:
+        """By how much tables drawn around the likely one exceed it in the mean."""
+        rng, found = np.random.default_rng(len(self.ones)), {}
+        for j, cells in self.ones.items():
+            likely = onto_simplex(cells, 1.0)
+            found[j] = np.mean([self._noisy(j, likely, rng) for _ in range(TRIED)], axis=0) - likely
+        return found
+
+    def _noisy(self, attribute: int, likely: Cells, rng: np.random.Generator) -> Cells:
+        noise = rng.standard_normal(likely.shape) * self.noise[attribute]
+        return onto_simplex(likely + noise - noise.mean(), 1.0)
 
 
 def _noise(rng: np.random.Generator | None, shape: tuple[int, ...]) -> Cells:
