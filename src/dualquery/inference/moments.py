@@ -27,8 +27,8 @@ from numpy.typing import NDArray
 from dualquery.fitting.measured import LEAST, MeasuredTables, cell_variance, onto_simplex
 from dualquery.fitting.posteriors import contrasts
 from dualquery.queries.tables import centred
-from dualquery.table.domain import Domain, Numeric
-from dualquery.types import Cells, Reals, Set
+from dualquery.table.domain import Categorical, Column, Domain, Numeric
+from dualquery.types import Cells, Integers, Reals, Set
 
 STRENGTH = 0.5  # τ: of a correlation beforehand. .1 is too sure: .82 to .90 of intervals hold
 STEEPNESS = 3.0  # how fast the prior falls with the degree
@@ -38,11 +38,20 @@ TRIED = 100  # one-way tables, to know what cutting at zero adds
 MOST_FEATURES = 12  # of an attribute: its most frequent values
 
 
+def number_codes(column: Column) -> Integers | None:
+    """The codes of a column that are numbers, in their order; None where its values are no numbers."""
+    if isinstance(column, Numeric):
+        return np.arange(column.bins)
+    if isinstance(column, Categorical) and column.numeric:
+        return np.flatnonzero(~np.isnan(column.numbers))
+    return None
+
+
 def features_of(domain: Domain, attribute: int, places: Reals, shares: Reals) -> Reals:
     """One column a feature, by value; `places` says where the values of a numeric attribute lie on the line."""
-    column = domain.column_of(attribute)[1]
-    if isinstance(column, Numeric):
-        known = np.arange(len(shares)) < column.bins
+    ranked = number_codes(domain.column_of(attribute)[1])
+    if ranked is not None:
+        known = np.isin(np.arange(len(shares)), ranked)
         line = np.where(known, places, 0.0)
         mean = (shares * line)[known].sum() / max(shares[known].sum(), LEAST)
         wanted = [np.where(known, line - mean, 0.0)]
@@ -193,16 +202,16 @@ def _eigen(domain: Domain, attribute: int, ones: Cells) -> Eigen:
     share = np.maximum(ones, 1e-6)
     share = share / share.sum()
     size = len(share)
-    column = domain.column_of(attribute)[1]
+    ranked = number_codes(domain.column_of(attribute)[1])
     weights = np.ones(size - 1)
-    if isinstance(column, Numeric):
-        most = column.bins - 1  # the highest degree; a missing number stands apart
-        line = np.linspace(-1.0, 1.0, column.bins)
+    if ranked is not None:
+        most = len(ranked) - 1  # the highest degree; a missing number stands apart
         functions = np.zeros((size, size - 1))
-        functions[: column.bins, :most] = np.polynomial.legendre.legvander(line, most)[:, 1:]
-        if size > column.bins:
-            functions[column.bins, most] = 1.0
-        weights[:most] = np.arange(1.0, column.bins) ** -STEEPNESS
+        line = np.linspace(-1.0, 1.0, len(ranked))
+        functions[ranked, :most] = np.polynomial.legendre.legvander(line, most)[:, 1:]
+        absent = np.setdiff1d(np.arange(size), ranked)
+        functions[absent, most + np.arange(len(absent))] = 1.0
+        weights[:most] = np.arange(1.0, len(ranked)) ** -STEEPNESS
     else:
         functions = np.eye(size)[:, np.argsort(-share, kind="stable")[: size - 1]]
     root = np.sqrt(share)[:, None]
