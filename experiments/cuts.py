@@ -49,7 +49,7 @@ ROOM = 3.0  # times the axis, for the number beside the longest bar
 EVERY = 10**9
 MEASURED = ("rounds", "mean_error", "max_error", "half_error", "seconds", "round_ms", "explicit_ms")
 ROUNDS = (200, 800, 3200, 12800)  # of the sweep
-PURE_ROUNDS = (25, 50, 100, 200, 400, 800)
+PURE_ROUNDS = (25, 50, 100, 200, 400, 800, 1600)
 
 
 class Case(NamedTuple):
@@ -200,7 +200,10 @@ def points(setting: Setting) -> list[Point]:
                 *sweep(PURELY, setting.choose(toy=(5,), quick=PURE_ROUNDS[1:4], full=PURE_ROUNDS)),
             )
             for seed in setting.seeds(
-                quick=1, full=min(3 if name == EVERY_CLICK else 5, runs_of(method, LEARNER))
+                quick=1,
+                full=1
+                if method == LAPLACE
+                else min(3 if name == EVERY_CLICK else 5, runs_of(method, LEARNER)),
             )
         ]
     return found

@@ -6,9 +6,10 @@ from collections.abc import Callable, Iterable
 
 from experiments import dualquery_figure_4 as figure_4
 from experiments import dualquery_figure_5 as figure_5
+from experiments import dualquery_own as own
 from experiments import dualquery_parameters as parameters
 from experiments import dualquery_projection as study
-from experiments import mwem_figure_4
+from experiments import mwem_figure_4, mwem_rounds
 from experiments.harness import Rows, distinct, listed, where
 from experiments.page_parts.files import TABLES, error, plain, rows_of, table
 from experiments.spread import samples_by
@@ -213,8 +214,40 @@ def least_squares() -> str:
     return f"{table(header, lines)}\n{words}\n"
 
 
+def own_rule() -> str:
+    """DualQuery by its own rule against ε, on the tables of the rule and on others."""
+    rows = rows_of("dualquery_own")
+    mean, most = (samples_by(rows, ("data", "epsilon"), column) for column in ("mean_error", "max_error"))
+    epsilons = sorted(distinct(rows, "epsilon"))
+    lines = [
+        [
+            own.TITLES[name] + ("" if name in own.CHOSEN_ON else ", unseen"),
+            f"{where(rows, data=name)[0]['queries']:,}",
+            *(
+                f"{error(mean[name, each])}; {plain(most[name, each].mean)}" if (name, each) in mean else ""
+                for each in epsilons
+            ),
+        ]
+        for name in distinct(rows, "data")
+    ]
+    runs = [each.runs for each in mean.values()]
+    words = (
+        f"Mean error; max error. δ = 10⁻³, add-remove, {min(runs):g} to {max(runs):g} runs. Constants were chosen on "
+        "the tables that are not called unseen."
+    )
+    header = ("table", "queries", *(f"ε = {each:g}" for each in epsilons))
+    return f"{table(header, lines)}\n{words}\n"
+
+
+def rounds_of_mwem() -> str:
+    """How far MWEM's rule for T is from the best of each sweep."""
+    return "\n".join(mwem_rounds.judged(rows_of("mwem_rounds"))) + "\n"
+
+
 PARTS: dict[str, Callable[[], str]] = {
     "mwem": mwem,
+    "own rule": own_rule,
+    "rounds of mwem": rounds_of_mwem,
     "projection": projection,
     "least squares": least_squares,
     "pure": pure,

@@ -231,6 +231,7 @@ def excess(noisy: Reals, mean: Reals, deviation: float) -> Reals:
 
 MOST_ROUNDS = 20_000
 WRONG = 30.0  # n/T edges of a cut are wrong after T rounds, and the mean of many replies has little of their noise
+WRONG_PURE = 3.0  # of noise that grows as T, not as its root, the mean has more
 
 
 def _plan_learner(task: Task, wanted: RoundsWishes) -> Plan[MeasuredRounds]:
@@ -239,7 +240,8 @@ def _plan_learner(task: Task, wanted: RoundsWishes) -> Plan[MeasuredRounds]:
     assert isinstance(domain, Graph)
     rounds = wanted.rounds
     if rounds is None:
-        rounds = usual_rounds(task, wrong=WRONG, typical=_pairs_of_a_cut(task), most=MOST_ROUNDS)
+        wrong = WRONG_PURE if task.budget.accounting is Accounting.PURE else WRONG
+        rounds = usual_rounds(task, wrong=wrong, typical=_pairs_of_a_cut(task), most=MOST_ROUNDS)
     chosen = priced(task, rounds)
     noise, learned = chosen.noise / task.rows, 1 / rounds
     return Plan(

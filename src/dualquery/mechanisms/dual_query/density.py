@@ -157,7 +157,7 @@ def _together(found: NDArray[np.float64], deviation: float) -> NDArray[np.float6
 
 
 def _shrunk(found: NDArray[np.float64], deviation: float, mean: float) -> NDArray[np.float64]:
-    """m + v/(v + σ²) (x − m), by empirical Bayes: v is the spread beyond noise, at most m(1 − m), that of bits."""
+    """m + v/(v + σ²) (x − m), by empirical Bayes: v is the spread that is not noise, at most m(1 − m)."""
     spread = float(np.mean((found - mean) ** 2)) - deviation**2
     real = min(max(0.0, spread), mean * (1 - mean))
     return np.clip(mean + real / (real + deviation**2) * (found - mean), 0.0, 1.0)
