@@ -170,7 +170,7 @@ def moments_of(
     known = [j for j in attributes if (j,) in measured.interactions]
     ones = {j: measured.table((j,)) if j in known else shares[j] for j in attributes}
     noise = {j: np.sqrt(measured.variance[j,]) / measured.total if j in known else 0.0 for j in attributes}
-    spectra = {j: _eigen(domain, j, onto_simplex(ones[j], 1.0)) for j in attributes}
+    spectra = {j: _eigen(domain, j, onto_simplex(ones[j], 1.0), places[j]) for j in attributes}
     pairs: dict[Set, Posterior | None] = {}
     rows: dict[Set, Cells] = {}
     for i, j in combinations(sorted(attributes), 2):
@@ -197,7 +197,7 @@ class Eigen(NamedTuple):
     vectors: Reals
 
 
-def _eigen(domain: Domain, attribute: int, ones: Cells) -> Eigen:
+def _eigen(domain: Domain, attribute: int, ones: Cells, places: Reals) -> Eigen:
     """Σ = G Λ Gᵀ with G = Bᵀ diag(p) Φ, of functions Φ that are orthonormal under p."""
     share = np.maximum(ones, 1e-6)
     share = share / share.sum()
@@ -209,6 +209,10 @@ def _eigen(domain: Domain, attribute: int, ones: Cells) -> Eigen:
         functions = np.zeros((size, size - 1))
         line = np.linspace(-1.0, 1.0, len(ranked))
         functions[ranked, :most] = np.polynomial.legendre.legvander(line, most)[:, 1:]
+        if most > 0:  # the first is the place itself, wherever edges are: what correlations are about
+            functions[ranked, 0] = (places[ranked] - places[ranked].min()) / max(
+                np.ptp(places[ranked]), 1e-300
+            )
         absent = np.setdiff1d(np.arange(size), ranked)
         functions[absent, most + np.arange(len(absent))] = 1.0
         weights[:most] = np.arange(1.0, len(ranked)) ** -STEEPNESS
