@@ -83,7 +83,7 @@ def refused(result: tuple[int, str, str], part: str) -> None:
     code, out, err = result
     assert code == 2, (out, err)
     assert out == ""
-    assert part in err
+    assert part.lower() in err.lower()
     assert "Traceback" not in err
     assert err.startswith("Error: ")
     assert err.count("Error: ") == 1
@@ -486,7 +486,7 @@ def test_answers_among_some(command: Run, place: Path) -> None:
     assert " ± " in out
     code, out, err = command("answer", place / "released", "sex = male", "--given", "nope = 1")
     assert code == 2
-    assert "given, column 1" in err
+    assert "Given, column 1" in err
 
 
 def test_sql_and_regress(command: Run, place: Path) -> None:
@@ -507,7 +507,7 @@ def test_sql_and_regress(command: Run, place: Path) -> None:
     for formula, part in (("income ~ nope", "unknown attribute"), ("income", "one ~")):
         code, out, err = command("regress", place / "released", formula)
         assert code == 2
-        assert part in err
+        assert part.lower() in err.lower()
         assert "Traceback" not in err
 
 
