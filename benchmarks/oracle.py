@@ -17,8 +17,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from dualquery.oracles.clauses import Clauses
-from dualquery.oracles.program import exact_response
 from dualquery.oracles.local_search import best_response
+from dualquery.oracles.program import exact_response
 from dualquery.queries.group import Predicates
 
 ADULT = [20, 8, 20, 16, 10, 7, 14, 6, 5, 2, 10, 10, 10, 41, 2]

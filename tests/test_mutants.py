@@ -347,6 +347,7 @@ VERBS = [
 
 _BY_HAND = rounding("prices_of_events_by_hand")
 _LAST_UNIT = rounding("a_ledger_pays_to_the_last_unit_and_not_one_more")
+_FITS = ("tests/releases/test_check.py::test_a_check_and_its_plan_fit_the_budget",)
 _CLOSED_FORMS = rounding("the_closed_forms_are_sums_over_the_scores_of_the_rounds")
 
 PRICES = [
@@ -442,6 +443,30 @@ LEDGERS = [
     Mutant("what was paid on one path is promised on all", "privacy/accounting.py",
            "            return Spent(self.limit, self.budget.epsilon, self.budget.delta)\n",
            "            pass\n", gaussian("adaptive_ledgers_of_other_theorems_promise_their_limits")),
+    Mutant("check: a sum of misfits for the price of one", "queries/misfits.py",
+           "return self.times * FINE * (1 if self.largest else self.number)", "return self.times * FINE",
+           moves("summed misfits of three tables-add-remove")),
+    Mutant("check: exchanging as adding", "queries/misfits.py",
+           "Bound((once, squared), (2 * once, 4 * squared))", "Bound((once, squared), (once, squared))",
+           moves("summed misfits-replace")),
+    Mutant("check: misfits side by side as one", "queries/misfits.py",
+           "once, squared = sum(reaches), sum(reach**2 for reach in reaches)",
+           "once, squared = max(reaches), max(reach**2 for reach in reaches)",
+           moves("summed misfits-add-remove")),
+    Mutant("check: weights of any size", "queries/misfits.py", "np.abs(self.weights).max(initial=0) > WEIGHT",
+           "False", ("tests/releases/test_check.py::test_a_weight_is_at_most_one",)),
+    Mutant("check: what is set aside is not taken off the budget", "releases/check.py",
+           "reserved = Reserved(kept, numbers, share, replace(task, budget=kept.left))",
+           "reserved = Reserved(kept, numbers, share, task)", _FITS),
+    Mutant("check: noise for a share that is twice as large", "privacy/portions.py",
+           "noise, times = _fine(moved, price * (1 - MARGIN))", "noise, times = _fine(moved, 2 * price)", _FITS),
+    Mutant("check: priced for one number only", "releases/check.py",
+           "moved = task.budget.neighbours.sensitivity(summed_misfit_bound([REACH] * numbers))",
+           "moved = task.budget.neighbours.sensitivity(summed_misfit_bound([REACH]))", _FITS),
+    Mutant("check: paid for when it is measured, and not before", "releases/make.py",
+           "allowed = () if isinstance(reserved, Unchecked) else curator.allow(reserved.event)",
+           "allowed = () if isinstance(reserved, Unchecked) else (None,)",
+           ("tests/releases/test_check.py::test_the_check_is_paid_for_before_anything_is_drawn",)),
     Mutant("the number of records for half its price", "privacy/portions.py", "rest = whole - units(price)",
            "rest = whole - units(price) // 2",
            ("tests/releases/test_number_of_records.py::test_gaussian_budget_splits_into_the_number_of_records_and_the_rest",)),

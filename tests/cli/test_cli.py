@@ -783,3 +783,45 @@ def test_bars_show_stages_on_a_terminal(monkeypatch: pytest.MonkeyPatch, capsys:
     with ProgressBars(wanted=False) as progress:
         progress("counting", 1, 2)
     assert not progress._tasks
+
+
+def test_check_and_acceptance(command: Run, place: Path, tmp_path: Path) -> None:
+    """`plan` says what will be known; what is not good enough is written, marked, and exit code 3."""
+    plan = [
+        "plan",
+        "--schema",
+        place / "schema.toml",
+        "--records",
+        30162,
+        "--queries",
+        "marginals:2",
+        "--epsilon",
+        1,
+    ]
+    code, out, err = command(*plan, "--delta", "1e-6")
+    assert (code, err) == (0, "")
+    assert "with 1% of the budget the release measures its own error" in out
+    assert "check the release" in out
+    code, out, _ = command(*plan, "--delta", "1e-6", "--check", 0)
+    assert code == 0
+    assert "none: it was left out" in out
+    wanted = tmp_path / "acceptance.toml"
+    wanted.write_text("[[criterion]]\ntables = 1\nmean = 0.0001\n", encoding="utf-8")
+    code, _, err = command(*plan, "--accept", wanted)
+    assert code == 2
+    assert "below what could be told" in err
+    wanted.write_text("[[criterion]]\ntables = 3\nworst = 0.3\n", encoding="utf-8")
+    arguments = [
+        "release",
+        place / "survey.csv",
+        "--schema",
+        place / "schema.toml",
+        "--queries",
+        "marginals:1",
+    ]
+    spend = ["--epsilon", 100, "--delta", "1e-6", "--mechanism", "mwem", "--rounds", 1, "--accept", wanted]
+    code, out, err = command(*arguments, *spend, "--out", tmp_path / "out")
+    assert code == 3, err
+    assert "fail" in out
+    assert "not accepted" in err.lower()
+    assert dualquery.Release.load(tmp_path / "out").certificate["accepted"]["verdict"] == "fail"

@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 from dualquery.fitting.fit import fit
 from dualquery.fitting.fitter import Effort
 from dualquery.fitting.measured import Measured, MeasuredTables
-from dualquery.fitting.prior import PublicRows, Support, WeightedRows, fit_with_prior, thinned
+from dualquery.fitting.prior import PublicRows, Support, Reweighted, fit_with_prior, thinned
 from dualquery.fitting.reweighting import WeighedRows, joined, least, reweighted
 from dualquery.queries.tables import Tables, centred
 from dualquery.table.domain import Categorical, Domain
@@ -168,7 +168,7 @@ def test_a_column_that_the_prior_lacks_is_drawn_from_its_table() -> None:
 def test_rows_are_drawn_as_often_as_they_weigh() -> None:
     rng = np.random.default_rng(0)
     weights = rng.dirichlet(np.ones(30))
-    drawn = WeightedRows(np.arange(30, dtype=np.int32)[:, None], weights).drawn(1_000, rng)
+    drawn = Reweighted(np.arange(30, dtype=np.int32)[:, None], weights).drawn(1_000, rng)
     assert np.abs(np.bincount(drawn[:, 0], minlength=30) - 1_000 * weights).max() <= 1
 
 

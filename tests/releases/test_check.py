@@ -19,11 +19,14 @@ from dualquery.fitting.measured import MeasuredTables
 from dualquery.ledger.books import Books, create
 from dualquery.mechanisms.error_bars import CurvePoint, ErrorCurves
 from dualquery.mechanisms.mechanism import Task
+from dualquery.mechanisms.wishes import MECHANISMS
+from dualquery.privacy.curator import Curator
 from dualquery.privacy.ledger import Ledger
 from dualquery.privacy.neighbours import PersonAddRemove, PersonReplace
 from dualquery.privacy.noise import Gaussian, Laplace
 from dualquery.queries.families import marginals
 from dualquery.queries.means import values_of
+from dualquery.queries.misfits import WEIGHT, Errors
 from dualquery.queries.tables import Tables
 from dualquery.randomness import SeededEntropy
 from dualquery.releases.acceptance import FAIL, LEVEL, PASS, UNKNOWN, Wanted, told_within
@@ -158,6 +161,42 @@ def test_whether_something_is_checked_is_decided_by_public_things(people: Record
     fewest = int(people.rows * kept.portion.noise.deviation * kept.unit / FAINT)
     assert isinstance(set_aside(replace(task, rows=fewest - 1), 0.01), Unchecked)
     assert isinstance(set_aside(replace(task, rows=fewest + 2), 0.01), Reserved)
+
+
+def test_the_check_is_paid_for_before_anything_is_drawn(
+    people: Records, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The mechanism begins with a ledger that has the event of the check, and nothing else."""
+    seen = []
+    plain = MECHANISMS["independent"]
+
+    def run(plan: Any, curator: Curator, rng: np.random.Generator, progress: Any) -> Any:
+        seen.extend(curator.ledger.events)
+        return plain.run(plan, curator, rng, progress)
+
+    monkeypatch.setitem(MECHANISMS, "independent", replace(plain, run=run))
+    given: dict[str, Any] = {"workload": "marginals:1", "mechanism": "independent", "seed": 1}
+    made = dualquery.release(people, budget=Budget(4, 1e-6), **given)
+    assert made.certificate["check"]["orders"]
+    assert len(seen) == 1
+    planned = dualquery.plan(
+        people.domain,
+        records=people.rows,
+        budget=Budget(4, 1e-6),
+        workload="marginals:1",
+        mechanism="independent",
+    )
+    assert seen[0] == planned.steps[0].event
+
+
+def test_a_weight_is_at_most_one() -> None:
+    """Heavier ones would move farther than they are charged for."""
+    groups = np.zeros(2, np.int64)
+    Errors(0, 1, weights=np.array([WEIGHT, -WEIGHT]), groups=groups)
+    with pytest.raises(ValueError, match="one record"):
+        Errors(0, 1, weights=np.array([WEIGHT + 1, 0]), groups=groups)
+    with pytest.raises(ValueError, match="one table"):
+        Errors(0, 0)
 
 
 def test_scales_are_drawn_to_one_as_far_as_noise_goes() -> None:

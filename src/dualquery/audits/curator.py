@@ -57,6 +57,7 @@ from dualquery.queries.cuts import Blocks, CoarseEdges, LikelyPairs, degrees
 from dualquery.queries.derived import Balance, Interactions, TableCells, number_of_records
 from dualquery.queries.distances import Knots, distances_to
 from dualquery.queries.families import from_texts
+from dualquery.queries.misfits import FINE, Errors, SummedMisfits
 from dualquery.queries.tables import Tables
 from dualquery.queries.workload import Workload
 from dualquery.randomness import Entropy, SeededEntropy
@@ -251,6 +252,14 @@ def gaussian_case(pair: Pair, accounting: Accounting) -> Case:
     return Case(name, pair.words, sampler, quick=20_000, long=1_000_000)
 
 
+# What checks a release: the sum over two tables, and the larger one, of rows that are wrong about everything.
+MISFITS = SummedMisfits(
+    Tables(BITS, ((0,), (0, 1))),
+    FINE * np.array([1, 0, 1, 0, 0, 0]),
+    (Errors(0, 2), Errors(0, 2, largest=True)),
+)
+
+
 def _measurements() -> list[tuple[str, Pair, Countable]]:
     rank = np.arange(6)
     tables = (Blocks(np.array([0, 1, 1]), 2), LikelyPairs(np.array([3, 0, 1]), np.array([1, 0, 2])))
@@ -262,6 +271,8 @@ def _measurements() -> list[tuple[str, Pair, Countable]]:
         ("number of records", ALONE, number_of_records(BITS)),
         ("balance", REPLACED, Balance(QUERIES, 0)),
         ("table", REPLACED, TableCells(Tables(BITS, ((0,), (0, 1))), 1)),
+        ("misfits, summed", DUPLICATES, MISFITS),
+        ("misfits, summed", REPLACED, MISFITS),
         ("interactions", EXTREMES, Interactions(GRADES, ((0,), (0, 1)), (1, 1))),
         ("interactions", MANY, Interactions(BITS, ((0,), (0, 1)), (1, 2))),
         ("items", FULL_BASKET, HeldItems(0, rank, 6, 3)),

@@ -178,6 +178,15 @@ AcceptFlag: TypeAlias = Annotated[
         help="What good enough means, said beforehand: a TOML file with sections `[[criterion]]`.",
     ),
 ]
+ThreadsFlag: TypeAlias = Annotated[
+    int | None,
+    typer.Option(
+        "--threads",
+        metavar="N",
+        min=1,
+        help="How many threads may work at once; what comes out is the same. [default: all cores]",
+    ),
+]
 JsonFlag: TypeAlias = Annotated[
     bool, typer.Option("--json", help="Print JSON, for a program to read; no progress bar.")
 ]
@@ -291,6 +300,7 @@ def _flag(name: str, option: wishes.Option) -> Any:
 
 class Machines(Enum):
     LOCAL = "local"
+    CUDA = "cuda"
     SPARK = "spark"
 
 
@@ -305,7 +315,8 @@ NamedTableFlag: TypeAlias = Annotated[
 EngineFlag: TypeAlias = Annotated[
     Machines,
     typer.Option(
-        "--engine", help="Who counts: this machine, or the executors of a Spark cluster (Parquet only)."
+        "--engine",
+        help="Who counts: this machine, its GPU (which fits, too), or a Spark cluster (Parquet only).",
     ),
 ]
 MasterFlag: TypeAlias = Annotated[
@@ -332,7 +343,7 @@ def table_of(table: str, named: str | None) -> AnyTable:
 def source_of(
     table: str, named: str | None, schema: Schema, engine: Machines, master: str | None
 ) -> AnyTable:
-    if engine is Machines.LOCAL:
+    if engine is not Machines.SPARK:
         if master is not None:
             raise DataError("--master names a Spark cluster; say --engine spark too")
         return table_of(table, named)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from contextlib import ExitStack
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
@@ -9,6 +10,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from dualquery.cli import flags, output
+from dualquery.pool import limited
 from dualquery.privacy.budget import Accounting
 from dualquery.privacy.neighbours import Neighbours
 
@@ -165,6 +167,7 @@ def release(
     named: flags.NamedTableFlag = None,
     engine: flags.EngineFlag = flags.Machines.LOCAL,
     master: flags.MasterFlag = None,
+    threads: flags.ThreadsFlag = None,
     csv: Annotated[bool, typer.Option("--csv", help="Write synthetic.csv beside synthetic.parquet.")] = False,
     sign: Annotated[
         Path | None,
@@ -194,10 +197,13 @@ def release(
     """
     budget_for = partial(flags.budget_from, epsilon, delta, neighbours=neighbours, accounting=accounting)
     budget_for(rows=records or (2 if neighbours.size_is_public else None))  # refuses at once what is wrong
-    with output.ProgressBars(wanted=not (json or quiet)) as progress:
+    with ExitStack() as during:
+        during.enter_context(limited(threads))
+        progress = during.enter_context(output.ProgressBars(wanted=not (json or quiet)))
         from dualquery.queries.families import from_spec
         from dualquery.releases import make
         from dualquery.releases.folder import refuse_occupied
+        from dualquery.releases.machines import working_on
         from dualquery.releases.number_of_records import shared_rows
         from dualquery.releases.plan import check_mechanism
         from dualquery.releases.priors import refuse_same
@@ -206,6 +212,8 @@ def release(
         from dualquery.table.reading import first_rows
         from dualquery.table.schema import read_schema
 
+        heard: list[str] = []
+        during.enter_context(working_on("cuda" if engine is flags.Machines.CUDA else None, heard.append))
         # What would only fail later is refused before the table is read.
         refuse_occupied(out)
         if sign is not None:
@@ -241,7 +249,7 @@ def release(
     elif not quiet:
         print_summary(out, made.certificate)
     if not quiet:
-        output.print_warnings(made.certificate["warnings"])
+        output.print_warnings([*heard, *made.certificate["warnings"]])
         # On the terminal, and nowhere else: a column that the schema leaves out may hold ids that come again.
         output.print_warnings(several_rows(first_rows(source, described.encoding), described))
     if (made.certificate.get("accepted") or {}).get("verdict") == "fail":

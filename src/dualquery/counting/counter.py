@@ -13,6 +13,8 @@ import os
 import tempfile
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterable, Iterator
+from contextlib import contextmanager
+from contextvars import ContextVar
 from typing import Any, Protocol
 
 import numpy as np
@@ -40,6 +42,17 @@ class Cpu:
 
 
 CPU = Cpu()
+_USUAL: ContextVar[Engine] = ContextVar("engine", default=CPU)
+
+
+@contextmanager
+def counting_with(engine: Engine) -> Iterator[None]:
+    """Counters that are made inside, and are given no engine, have this one."""
+    before = _USUAL.set(engine)
+    try:
+        yield
+    finally:
+        _USUAL.reset(before)
 
 
 def counted_by(engine: Engine, what: Countable, block: Records) -> Integers:
@@ -57,15 +70,20 @@ class Counter(ABC):
         domain: Domain,
         records_per_person: int | None = None,
         *,
-        engine: Engine = CPU,
+        engine: Engine | None = None,
         progress: Done = no_progress,
     ) -> None:
         self.domain = domain
         self.records_per_person = records_per_person  # set where nobody has more records than that
-        self._engine = engine
+        self._engine = _USUAL.get() if engine is None else engine
         self._progress = progress
         # By identity, and with the countable itself, so that no other one can come to stand at its address.
         self._kept: dict[int, tuple[Countable, Integers]] = {}
+
+    @property
+    def engine(self) -> Engine:
+        """Who counts."""
+        return self._engine
 
     @property
     @abstractmethod
@@ -100,7 +118,9 @@ class Counter(ABC):
 class MemoryCounter(Counter):
     """Counts encoded records that fit into memory."""
 
-    def __init__(self, records: Records, *, engine: Engine = CPU, progress: Done = no_progress) -> None:
+    def __init__(
+        self, records: Records, *, engine: Engine | None = None, progress: Done = no_progress
+    ) -> None:
         super().__init__(records.domain, records.records_per_person, engine=engine, progress=progress)
         self.records = records
 
@@ -203,7 +223,7 @@ class SpilledCounter(Counter):
         *,
         rows: int,
         records_per_person: int | None = None,
-        engine: Engine = CPU,
+        engine: Engine | None = None,
         progress: Done = no_progress,
     ) -> None:
         """`rows` are read back at once; what comes in may be cut otherwise, and be nothing at all."""

@@ -16,6 +16,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from dualquery.counting.counter import CPU, Counter, Engine, MemoryCounter, SpilledCounter, StoredNumbers
+from dualquery.counting.cuda import Cuda
 from dualquery.counting.spark import SparkCounter, is_spark_frame
 from dualquery.errors import DualQueryError
 from dualquery.queries.conjunctions import Conjunctions, Parities
@@ -40,14 +41,14 @@ def open_counter(
     *,
     records_per_person: int | None = None,
     memory: int | None = None,
-    engine: Engine = CPU,
+    engine: Engine | None = None,
     tell: Progress = lambda stage, done, total: None,
     progress: Done = no_progress,
 ) -> Counter:
     """Read and encode a table, at once or in blocks, as it takes more or less than `memory`."""
     if is_spark_frame(source):
         return SparkCounter(
-            source, schema, records_per_person=records_per_person, engine=engine, progress=progress
+            source, schema, records_per_person=records_per_person, engine=engine or CPU, progress=progress
         )
     limit = MEMORY if memory is None else memory
     needed = source_of(source).memory(source)
@@ -92,7 +93,9 @@ class _Pace:
 
 def machines_of(counter: Counter) -> str:
     """Who counts, in the words of a certificate. Memory and disk are one: which of them it was is private."""
-    return "Spark" if isinstance(counter, SparkCounter) else "one machine"
+    if isinstance(counter, SparkCounter):
+        return "Spark"
+    return "one machine, with a GPU" if isinstance(counter.engine, Cuda) else "one machine"
 
 
 def block_rows(schema: Schema, memory: int) -> int:

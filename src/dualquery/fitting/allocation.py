@@ -27,7 +27,7 @@ from numpy.typing import NDArray
 
 from dualquery.compiled import njit
 from dualquery.fitting.measured import HALF_NORMAL, LEAST
-from dualquery.pool import plain_algebra
+from dualquery.pool import in_shares, plain_algebra
 from dualquery.types import Cells, Reals, Set
 
 DEPENDENCE = 0.5  # θ of a pair; larger sets depend as sampling makes them. Doubled: adult +1.7%
@@ -36,6 +36,7 @@ STEPS = 4  # of dropping larger sets that are not worth it, and of weights withi
 BISECTIONS = 30
 POWER = 1.3  # of L_T in the sum: a little more weight on the tables that are worst
 BIN = 0.2  # of logarithms of fractions
+_BINS = math.ceil(-math.log(LEAST) / BIN) + 1
 _DEVIATIONS = np.geomspace(1e-9, 1.0, 181)[::-1]  # s, from large to small: shares then grow
 
 
@@ -87,11 +88,12 @@ def predicted_curves(
     `larger` is θ of sets of three and more.
     """
     dependence = {1: 1.0, 2: DEPENDENCE}  # nothing is known of a one-way table beforehand
-    bins = {j: _histogram(ones[j]) for j in sorted({j for members in sets for j in members})}
+    histograms = np.zeros((1 + max(j for members in sets for j in members), _BINS))
+    for j in {j for members in sets for j in members}:
+        histograms[j] = _histogram(ones[j])
     widest = max(len(members) for members in sets)
-    length = widest * (len(next(iter(bins.values()))) - 1) + 1
+    length = widest * (_BINS - 1) + 1
     errors, none = np.empty((len(sets), len(_DEVIATIONS))), np.empty(len(sets))
-    known: dict[Set, Reals] = {}
     by_order: dict[int, list[int]] = {}
     for place, members in enumerate(sets):
         by_order.setdefault(len(members), []).append(place)
@@ -101,9 +103,8 @@ def predicted_curves(
         apart = np.sqrt(squared)
         kernel = apart[:, None] * _DEVIATIONS / np.sqrt(apart[:, None] ** 2 + _DEVIATIONS**2)
         cells = np.zeros((len(places), length))
-        for row, place in enumerate(places):
-            counted = _convolved(sets[place], bins, known)
-            cells[row, : len(counted)] = counted
+        attributes = np.array([sets[place] for place in places], np.int64).reshape(-1, order)
+        in_shares(convolve, len(cells), attributes, histograms, cells, least=64)
         with plain_algebra():
             errors[places] = HALF_NORMAL * cells @ kernel
             none[places] = HALF_NORMAL * cells @ apart
@@ -118,16 +119,28 @@ def predicted_curves(
 def _histogram(fractions: Cells) -> Reals:
     """How many values have −log p in each bin. Products of tables are convolutions of these."""
     place = np.rint(-np.log(np.maximum(fractions, LEAST)) / BIN).astype(np.int64)
-    return np.bincount(place, minlength=math.ceil(-math.log(LEAST) / BIN) + 1).astype(np.float64)
+    return np.bincount(place, minlength=_BINS).astype(np.float64)
 
 
-def _convolved(members: Set, bins: Mapping[int, Reals], known: dict[Set, Reals]) -> Reals:
-    """The histogram of a product of one-way tables; those of all that it begins with are kept."""
-    if len(members) == 1:
-        return bins[members[0]]
-    if members not in known:
-        known[members] = np.convolve(_convolved(members[:-1], bins, known), bins[members[-1]])
-    return known[members]
+@njit(cache=True)
+def convolve(lower, upper, members, histograms, cells):  # type: ignore[no-untyped-def]
+    """cells[row] becomes the convolution of the histograms of the row's members; all of it whole numbers."""
+    bins = histograms.shape[1]
+    before = np.empty(cells.shape[1])
+    for row in range(lower, upper):
+        mine = cells[row]
+        for i in range(bins):
+            mine[i] = histograms[members[row, 0], i]
+        for k in range(1, members.shape[1]):
+            reach = k * (bins - 1) + 1
+            for i in range(cells.shape[1]):
+                before[i] = mine[i]
+                mine[i] = 0.0
+            for step in range(bins):
+                times = histograms[members[row, k], step]
+                if times > 0.0:
+                    for i in range(reach):
+                        mine[step + i] += times * before[i]
 
 
 class Workloads:

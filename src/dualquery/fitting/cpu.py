@@ -154,9 +154,11 @@ def views_of(sizes: Integers, sets: Sequence[Set]) -> Views:
 def spread(views: Views, tables: Sequence[Cells]) -> Floats:
     """Every table written into each of its views."""
     out = np.empty(views.offset[-1], np.float32)
+    offset, first_copy, copy = views.offset.tolist(), views.first_copy.tolist(), views.copy.tolist()
     for t, cells in enumerate(tables):
-        for axis, view in enumerate(views.copy[views.first_copy[t] : views.first_copy[t + 1]]):
-            out[views.offset[view] : views.offset[view + 1]] = np.moveaxis(cells, axis, -1).ravel()
+        for axis, view in enumerate(copy[first_copy[t] : first_copy[t + 1]]):
+            others = [each for each in range(cells.ndim) if each != axis]
+            out[offset[view] : offset[view + 1]] = cells.transpose(*others, axis).ravel()
     return out
 
 

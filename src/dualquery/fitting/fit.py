@@ -26,6 +26,7 @@ from dualquery.fitting.fitter import (
     ItemTargets,
     Rows,
     Targets,
+    usual_fitter,
 )
 from dualquery.fitting.measured import Measured, MeasuredTables, interactions_told
 from dualquery.fitting.posteriors import likely_larger, likely_pairs, tree_lean, tree_of
@@ -152,16 +153,16 @@ def without_zeros(domain: Domain, members: Set, cells: Cells) -> Cells:
 
 
 def passes(
-    fitter: Fitter,
+    fitter: Fitter | None,
     targets: Targets | ItemTargets,
     start: Chains,
     heat: Sequence[float],
     rng: np.random.Generator,
     tick: Tick = lambda: None,
 ) -> list[Chains]:
-    """The rows after each pass of a fit."""
-    out = []
-    for rows in fitter.fit(targets, start, heat, rng.integers(0, 1 << 63, len(start), dtype=np.uint64)):
+    """The rows after each pass of a fit, by whoever fits; None: by the usual fitter."""
+    out, who = [], fitter or usual_fitter() or COMPILED
+    for rows in who.fit(targets, start, heat, rng.integers(0, 1 << 63, len(start), dtype=np.uint64)):
         out.append(rows)
         tick()
     return out
@@ -198,7 +199,7 @@ def fit(
     *,
     at_once: bool,
     likely: float = LIKELY,
-    fitter: Fitter = COMPILED,
+    fitter: Fitter | None = None,
 ) -> Rows:
     """Fit rows to a measurement: to all of it `at_once`, or to pairs first and then to larger sets as well.
 
@@ -262,7 +263,7 @@ def fit_and_mend(
     times: float,
     rng: np.random.Generator,
     tick: Tick,
-    fitter: Fitter,
+    fitter: Fitter | None,
 ) -> list[Chains]:
     """Fit rows to pairs, and whatever else targets are made of; once they are warm, raise the pairs where rows fall
     short of them, and fit on. The temperature is so many times the noise.
@@ -283,7 +284,7 @@ class RefittingDataPlayer:
     """Keeps one chain of rows, refitted to everything known so far after each signed table that is heard."""
 
     def __init__(
-        self, known: MeasuredTables, start: Chains, rng: np.random.Generator, fitter: Fitter = COMPILED
+        self, known: MeasuredTables, start: Chains, rng: np.random.Generator, fitter: Fitter | None = None
     ) -> None:
         self.known = known
         self._rows = start

@@ -13,6 +13,8 @@ to independence where the measurements do not object.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from contextvars import ContextVar
 from dataclasses import dataclass, field, replace
 from itertools import combinations
 from math import prod
@@ -107,6 +109,24 @@ class Fitter(Protocol):
         with G_S the weighted residual without this row, at the row's cell with v put in.
         """
         ...
+
+
+_USUAL: ContextVar[Fitter | None] = ContextVar("fitter", default=None)
+
+
+@contextmanager
+def fitting_with(fitter: Fitter) -> Iterator[None]:
+    """Fits inside that are given no fitter are this one's."""
+    before = _USUAL.set(fitter)
+    try:
+        yield
+    finally:
+        _USUAL.reset(before)
+
+
+def usual_fitter() -> Fitter | None:
+    """Whoever was chosen for all fits; None: the compiled one."""
+    return _USUAL.get()
 
 
 REPLICAS = 4  # of a release, from which its errors are seen (`mechanisms.error_bars`)

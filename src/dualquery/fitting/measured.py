@@ -143,8 +143,8 @@ def reconstructed(members: Set, interactions: Mapping[Set, Cells], sizes: NDArra
     total: Cells = np.zeros([int(sizes[j]) for j in members])
     for order in range(len(members) + 1):
         for subset in combinations(members, order):
-            evenly = float(np.prod([float(sizes[j]) for j in members if j not in subset]))
-            spread = tuple(slice(None) if j in subset else None for j in members)
+            evenly = math.prod([float(sizes[j]) for j in members if j not in subset])
+            spread = tuple([slice(None) if j in subset else None for j in members])
             total = total + interactions[subset][spread] / evenly
     return total
 

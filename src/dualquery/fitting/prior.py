@@ -47,8 +47,9 @@ LEAST_CELL = 1e-7
 STEPS = 60  # of a fit; 2/3 of it for margins, half for the gate
 THINNED = 1 / 3  # τ
 BELIEF = 0.5  # deviation of α around 1 before anything is seen
-SURE = 1.5  # deviations within which α is rounded to 0 or 1, and by which a slope is above 0
-LEAST_SLOPE = 0.5  # of measured dependence on that of public rows
+SURE = 1.5  # deviations within which α is rounded to 0 or 1
+LEAST_SLOPE = 0.5  # of measured dependence on that of public rows,
+CLEAR_SLOPE = 2.5  # and how many of its deviations it must be above 0
 
 
 @dataclass(frozen=True, eq=False)
@@ -102,7 +103,7 @@ class Trust:
 
 
 @dataclass(frozen=True, eq=False)
-class WeightedRows:
+class Reweighted:
     """Rows and how much each counts, together one."""
 
     codes: NDArray[np.int32]
@@ -115,10 +116,10 @@ class WeightedRows:
         found = self.codes[np.minimum(np.searchsorted(edges, places, side="right"), len(edges) - 1)]
         return found[rng.permutation(number)]
 
-    def mixed(self, share: float, other: Rows) -> WeightedRows:
+    def mixed(self, share: float, other: Rows) -> Reweighted:
         """A share of these, and the rest of rows that count alike."""
         rest = np.full(len(other), (1 - share) / len(other))
-        return WeightedRows(
+        return Reweighted(
             np.concatenate([self.codes, other.astype(np.int32)]),
             np.concatenate([share * self.weights / self.weights.sum(), rest]),
         )
@@ -177,11 +178,11 @@ def thinned(
     )
 
 
-def share_borne_out(second: MeasuredTables, held: WeightedRows, without: Rows) -> float:
+def share_borne_out(second: MeasuredTables, held: Reweighted, without: Rows) -> float:
     """α of least Σ_S ‖y″_S − (α A_S + (1 − α) B_S)‖²/s_S², drawn to 1 as by a belief N(1, ½²); 0 or 1 if near."""
     sets = [members for members in second.interactions if members]
     tables = Tables(second.domain, tuple(sets))
-    alone = WeightedRows(without.astype(np.int32), np.ones(len(without)))
+    alone = Reweighted(without.astype(np.int32), np.ones(len(without)))
     above = below = 0.0
     for members, a, b in zip(sets, held.tables(tables), alone.tables(tables), strict=True):
         precision = second.total**2 / second.variance[members]
@@ -196,7 +197,7 @@ def share_borne_out(second: MeasuredTables, held: WeightedRows, without: Rows) -
 
 def around(
     known: MeasuredTables, public: PublicRows, rng: np.random.Generator, steps: int
-) -> tuple[WeightedRows, float]:
+) -> tuple[Reweighted, float]:
     """The likeliest weights around public rows, and the number of records that these count as."""
     most = 1 / (1 / known.total + 1 / public.number)
     ones = _likely_ones(known, public, rng)
@@ -211,7 +212,7 @@ def around(
     )
     pairs = known.of_order(2)
     if not pairs:
-        return WeightedRows(support.codes, weights), number
+        return Reweighted(support.codes, weights), number
     base = support.base * weights / np.maximum(start, np.finfo(np.float64).tiny)
     rows = WeighedRows.of(support.codes, Tables(known.domain, tuple(pairs)))
     parts, number = _trust(known, pairs, support.tables(rows, base), most, public)
@@ -221,7 +222,7 @@ def around(
     target = joined([centred(held[n]) for n in range(len(margins))])
     target = np.concatenate([target, _target(known, others)])
     weights = reweighted(rows, support.mixed(base, parts), target, number * _penalty(known, tables), steps)
-    return WeightedRows(support.codes, weights), number
+    return Reweighted(support.codes, weights), number
 
 
 def _target(known: MeasuredTables, sets: Sequence[Set]) -> Reals:
@@ -275,7 +276,7 @@ def follows(
         apart, precision = centred(cells) - independent, known.total**2 / each.variance
         above += precision * float(((each.values / known.total - independent) * apart).sum())
         below += precision * float((apart**2).sum())
-    return above >= max(LEAST_SLOPE * below, SURE * math.sqrt(below))
+    return above >= max(LEAST_SLOPE * below, CLEAR_SLOPE * math.sqrt(below))
 
 
 @dataclass(frozen=True, eq=False)

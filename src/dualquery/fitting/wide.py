@@ -20,7 +20,6 @@ import numpy as np
 from numpy.typing import NDArray
 
 from dualquery.compiled import njit
-from dualquery.fitting.cpu import COMPILED
 from dualquery.fitting.fit import passes, told
 from dualquery.fitting.fitter import Effort, Fitter, ItemTargets, Rows
 from dualquery.fitting.measured import Measured
@@ -459,7 +458,7 @@ def fit_items(
     effort: Effort,
     rng: np.random.Generator,
     progress: Done,
-    fitter: Fitter = COMPILED,
+    fitter: Fitter | None = None,
 ) -> Rows:
     """Rows fitted to the items that matter and to their pairs."""
     fitted = len(measured.pair)

@@ -42,7 +42,6 @@ from dualquery.beliefs.factored import Factored
 from dualquery.beliefs.mirror import Euclidean, MirrorDescent, MirrorMap, NegativeEntropy, PNorm
 from dualquery.beliefs.multiplicative_weights import ONCE, Schedule, StepSize, nearest_probabilities
 from dualquery.errors import BudgetError, DualQueryError, QueryError
-from dualquery.fitting.cpu import COMPILED
 from dualquery.fitting.fit import passes, product_start, told
 from dualquery.fitting.fitter import Effort, Targets
 from dualquery.mechanisms.artefact import SyntheticRecords
@@ -255,7 +254,7 @@ def rows_of(
         targets.add_table(members, answers[tables.cells_of(t)].reshape(tables.shape_of(t)), 1.0)
     start, heat = product_start(domain, ones, effort, rng), effort.temperatures(COLD, 1.0)
     tick = told(lambda done, total: progress("fitting rows", done, total), effort.rounds)
-    fitted = passes(COMPILED, targets, start, heat, rng, tick)
+    fitted = passes(None, targets, start, heat, rng, tick)
     return Records.from_rows(domain, effort.released(fitted))
 
 

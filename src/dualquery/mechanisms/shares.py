@@ -233,7 +233,11 @@ def _squared(sizes: tuple[int, ...], neighbours: Neighbours) -> int:
 
 def relative_sensitivity(members: Set, domain: Domain, neighbours: Neighbours) -> float:
     """c_S: Δ₂² of the interaction, in records; Π (k_j − 1)/k_j under add-remove."""
-    sizes = tuple(int(domain.sizes[j]) for j in members)
+    return _relative(tuple([int(domain.sizes[j]) for j in members]), neighbours)
+
+
+@lru_cache(maxsize=4096)
+def _relative(sizes: tuple[int, ...], neighbours: Neighbours) -> float:
     return _squared(sizes, neighbours) / interaction_scale(sizes) ** 2
 
 

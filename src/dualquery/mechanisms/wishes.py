@@ -68,8 +68,7 @@ _widest = partial(wish, "The most attributes of a disjunction (k); a wider one i
 TAKEN = frozenset({
     "accept", "accounting", "budget", "check", "csv", "dataset", "delta", "domain", "engine", "epsilon", "json",
     "ledger", "master", "mechanism", "named", "neighbours", "options", "out", "prior", "prior_origin", "progress",
-    "queries", "quiet",
-    "records", "records_per_person", "schema", "seed", "sign", "table", "workload",
+    "queries", "quiet", "records", "records_per_person", "schema", "seed", "sign", "table", "threads", "workload",
 })  # fmt: skip
 
 

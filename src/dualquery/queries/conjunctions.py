@@ -100,7 +100,7 @@ class Conjunctions(Listed):
 
         Neighbouring queries share columns, so that the processor finds them in its caches.
         """
-        literals, predicates = _used(self)
+        literals, predicates = used_literals(self)
         order = _sorting(literals)
         return order, np.ascontiguousarray(literals[order]), predicates
 
@@ -178,7 +178,7 @@ def _count_slab(
     in_shares(count_direct, len(literals), *walked, least=LEAST_QUERIES)
 
 
-def _used(group: Conjunctions) -> tuple[NDArray[np.int32], Predicates]:
+def used_literals(group: Conjunctions) -> tuple[NDArray[np.int32], Predicates]:
     """The literals over only those predicates that some query uses."""
     predicates = group.predicates
     wanted = np.zeros(len(predicates) + 1, np.bool_)  # the last entry takes the padding

@@ -5,7 +5,7 @@ from __future__ import annotations
 from abc import abstractmethod
 from collections.abc import Sequence
 from dataclasses import dataclass
-from functools import lru_cache
+from functools import cached_property, lru_cache
 from itertools import combinations
 from math import prod
 
@@ -217,7 +217,11 @@ class MultipliedTables(Derived):
         """How far one record moves the numbers of a table over attributes of these sizes."""
 
     def sizes_of(self, members: Set) -> tuple[int, ...]:
-        return tuple(int(self.domain.sizes[j]) for j in members)
+        return tuple([self._sizes[j] for j in members])
+
+    @cached_property
+    def _sizes(self) -> list[int]:
+        return [int(size) for size in self.domain.sizes]
 
 
 @dataclass(frozen=True)
@@ -257,11 +261,8 @@ class Interactions(MultipliedTables):
 
     def in_records(self, noisy: Integers) -> dict[Set, Cells]:
         """The noisy interactions in records, centred along every attribute: post-processing."""
-        tables = self.counted().split(noisy)
-        return {
-            members: centred(table / self.scale(t))
-            for t, (members, table) in enumerate(zip(self.sets, tables, strict=True))
-        }
+        tables = zip(self.sets, self.counted().split(noisy), strict=True)
+        return {members: centred(table / self.scale(t)) for t, (members, table) in enumerate(tables)}
 
 
 def interaction_scale(sizes: Sequence[int]) -> int:

@@ -12,6 +12,7 @@ from __future__ import annotations
 import functools
 import inspect
 import os
+import warnings
 from collections.abc import Callable, Mapping, Sequence
 from enum import Enum
 from numbers import Integral, Real
@@ -19,9 +20,11 @@ from typing import Any, TypeVar, cast
 
 from dualquery.errors import BudgetError, DualQueryError, QueryError, SchemaError
 from dualquery.mechanisms import wishes
+from dualquery.pool import limited
 from dualquery.privacy.budget import Budget, default_delta
 from dualquery.queries.families import from_spec, from_texts, names_family
 from dualquery.queries.workload import Workload
+from dualquery.releases.machines import working_on
 from dualquery.table.domain import Domain
 from dualquery.table.schema import Schema, parse_schema, read_schema
 
@@ -96,6 +99,15 @@ def checked_rows(name: str, value: int | None) -> int | None:
     raise BudgetError(f"{name} must be a whole number, and at least 1")
 
 
+def _checked_threads(value: object) -> int | None:
+    """How many threads may work: None, or a whole number from 1 on."""
+    if value is None:
+        return None
+    if isinstance(value, int) and not isinstance(value, bool) and value >= 1:
+        return value
+    raise DualQueryError("threads must be a whole number, and at least 1")
+
+
 def checked_options(options: Mapping[str, object]) -> dict[str, object]:
     """Options of mechanisms given by name, each of the type that its flag has. None is as good as not given."""
     known = wishes.options()
@@ -141,7 +153,10 @@ def for_callers(function: F) -> F:
             raise DualQueryError(
                 f"dualquery.{function.__name__}: {error}; help(dualquery.{function.__name__}) shows what it takes"
             ) from None
-        return function(*given, **named)
+        taken = {name: named.get(name) for name in ("threads", "engine") if name in shown.parameters}
+        warn = functools.partial(warnings.warn, stacklevel=3)
+        with limited(_checked_threads(taken.get("threads"))), working_on(taken.get("engine"), warn):
+            return function(*given, **named)
 
     if len(own) < len(shown.parameters):
         known = wishes.options()

@@ -7,8 +7,8 @@ it, rows and tables, follows from what was released.
 
 The same numbers of replicas, whose errors error bars are made of, say what they should have been. With λ_k the
 measured error over that of the replicas, the bars of questions about k ≥ 2 attributes are multiplied by λ + ½ sd(λ),
-where (λ_2, λ_3) have the prior mean 1, standard deviation `PRIOR`, of which `OWN` is each order's own. (One attribute
-has bars by known noise.)
+where (λ_2, λ_3) have the prior mean 1, standard deviation `PRIOR`, of which `OWN` is each order's own; by less than 1
+only where λ + 2 sd(λ) is less, too. (One attribute has bars by known noise.)
 """
 
 from __future__ import annotations
@@ -49,7 +49,11 @@ MOST_COUNTED = 3 * 10**7  # records times tables of an order, from where on ther
 MOST_CELLS = 50_000  # of a table
 FAINT = 0.06  # of the records: with more noise than this nothing is checked
 PRIOR, OWN = 0.25, 0.15
-WIDER = (1, 4, 16)  # times, equally likely: where structure was missed, errors are several times those of replicas
+WIDER = (
+    1,
+    4,
+    16,
+)  # times, equally likely: where structure was missed, errors are several times those of replicas
 LEAST_SCALE = 0.7  # of a bar, whatever is measured
 PORTIONED = (Accounting.PURE, Accounting.ZCDP, Accounting.GAUSSIAN)
 
@@ -288,7 +292,10 @@ def scales_of(check: Check, curves: ErrorCurves, replicas: Sequence[Replica]) ->
 
 
 def pooled(ratios: Fractions, variances: Fractions) -> list[float]:
-    """λ + ½ sd of each, by its posterior: all share most of their prior, which may be `WIDER`."""
+    """λ + ½ sd of each, by its posterior: all share most of their prior, which may be `WIDER`.
+
+    Noise alone makes no bar narrower.
+    """
     if not len(ratios):
         return []
     usual = np.full((len(ratios),) * 2, PRIOR**2 - OWN**2) + OWN**2 * np.eye(len(ratios))
@@ -305,7 +312,8 @@ def pooled(ratios: Fractions, variances: Fractions) -> list[float]:
     weight /= weight.sum()
     mean = weight @ np.array(means)
     variance = weight @ np.array(squares) - mean**2
-    wide = mean + np.sqrt(np.maximum(0.0, variance)) / 2
+    spread = np.sqrt(np.maximum(0.0, variance))
+    wide = np.maximum(mean + spread / 2, np.minimum(1.0, mean + 2 * spread))
     return [max(LEAST_SCALE, each) for each in wide.tolist()]
 
 

@@ -38,6 +38,7 @@ from dualquery.releases.arguments import (
 )
 from dualquery.releases.certificate import PredictedError, certify
 from dualquery.releases.check import SHARE, Check, Unchecked, certified, checked, scales_of
+from dualquery.releases.machines import notes_of_machines
 from dualquery.releases.measurements import listed
 from dualquery.releases.number_of_records import known_rows, measures_rows, shared_rows
 from dualquery.releases.plan import (
@@ -77,6 +78,8 @@ def release(
     prior_origin: str | None = None,
     check: float = SHARE,
     accept: GivenAcceptance | None = None,
+    threads: int | None = None,
+    engine: str | None = None,
     **options: object,
 ) -> Release:
     """A differentially private release of a table, made for a workload of queries.
@@ -93,6 +96,8 @@ def release(
     a file or frame together with its `prior_origin`; several in a list. It is believed as far as the noisy
     measurements bear it out (docs/how_it_works.md). `check` is the share of the budget with which the release
     measures its own error (0: it does not), and `accept` a file (or a dict) that says beforehand what good enough is.
+    `threads` (all cores) changes how long it takes, and no byte. `engine="cuda"` counts and fits on a GPU
+    (docs/gpu.md).
     """
     tell = silent if progress is None else progress
     described = public_schema(table, domain, schema)
@@ -165,7 +170,7 @@ def release(
             *warnings_of(budget, known.rows, described, seed=seed),
             *doubts(accepted),
         ],
-        notes=(*plan.notes, *outcome.notes),
+        notes=(*plan.notes, *outcome.notes, *notes_of_machines()),
         engine=machines_of(counter),
         measured=listed(workload.domain, measured),
         check=certified(seen, scales, checking.share),

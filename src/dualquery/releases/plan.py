@@ -105,14 +105,18 @@ class WithCheck(NamedTuple):
     check: Reserved | Unchecked = Unchecked("nothing is released")
 
 
-def plan_checked(task: Task, options: Mapping[str, object], mechanism: str | None, wanted: Wanted) -> WithCheck:
+def plan_checked(
+    task: Task, options: Mapping[str, object], mechanism: str | None, wanted: Wanted
+) -> WithCheck:
     """The plan with what is left beside a check, where synthetic records leave; else with the whole budget."""
     check = wanted.set_aside(task)
     if isinstance(check, Unchecked):
         return WithCheck(*plan_for(task, options, mechanism), check)
     chosen, made = plan_for(check.task, options, mechanism)
     if not made.steps:
-        return WithCheck(*plan_for(task, options, mechanism), wanted.refused("the mechanism looks at no data"))
+        return WithCheck(
+            *plan_for(task, options, mechanism), wanted.refused("the mechanism looks at no data")
+        )
     if not made.records:
         return WithCheck(*plan_for(task, options, mechanism), wanted.refused("no synthetic records leave"))
     if _fits(task.budget, (check.step(), *made.steps)):

@@ -50,7 +50,7 @@ from dualquery.table.domain import Domain
 from dualquery.types import Cells, Done, Set
 
 SHARE_OF_MISFITS = 0.07
-SHARE_OF_TEST = 0.10  # for all pairs, where a prior says how they depend
+SHARE_OF_TEST = 0.05  # for all pairs, where a prior says how they depend
 MOST_CHOSEN = 0.7  # of the pairs: where more would be chosen, all are measured (docs/how_it_works.md)
 MOST_CHOSEN_BESIDE = 0.4  # where larger sets are asked for as well
 MANY_COLUMNS = 40  # where the share of the one-way tables falls more steeply with the number of records
