@@ -62,7 +62,7 @@ WAYS: dict[str, tuple[AnyMechanism, Accounting]] = {
     NOISE: (INDEPENDENT_GAUSSIAN, Accounting.GAUSSIAN),
 }
 METHODS = (*WAYS, ZEROS)
-LONG_RUNS = {"adult": 3, "kddcup99": 2, "kosarak": 3}  # of the program's own parameters: thousands of rounds
+LONG_RUNS = {"adult": 3, "kddcup99": 2, "kosarak": 2}  # of the program's own parameters: thousands of rounds
 INDEPENDENT = (
     "independent items, exact"  # what projection comes down to where pairs of items are not measured
 )

@@ -15,6 +15,7 @@ from dualquery.mechanisms.mechanism import Task
 from dualquery.mechanisms.mwem import MWEM
 from dualquery.mechanisms.rounds import QuestionKind
 from dualquery.queries.families import marginals
+from dualquery.queries.random_families import random_conjunctions
 from dualquery.queries.workload import Workload
 from dualquery.table.records import Records
 from experiments.data import Data, kept, only_columns
@@ -37,7 +38,7 @@ from experiments.spread import samples_by
 FACTORS = (0.35, 0.6, 1.0, 1.7, 2.8)  # of the rule's T
 RULE = 1.0
 NEAR = 1.1
-BITS = 2  # values of an attribute that is binary
+FIRST = 5  # columns
 RHO = 1e-6  # δ, where ρ pays
 
 
@@ -67,14 +68,14 @@ def _tables(order: int, table: Callable[[Data], Records]) -> Callable[[Data], tu
     return asked
 
 
-def _binary(name: str) -> Callable[[Data], Records]:
-    """A drafted table's attributes of two values."""
+def _random(name: str) -> Callable[[Data], tuple[Records, Workload]]:
+    """Random queries about the first columns of a drafted table."""
 
-    def table(data: Data) -> Records:
-        records = drafted(data, name)
-        return only_columns(records, np.flatnonzero(records.domain.sizes == BITS).tolist())
+    def asked(data: Data) -> tuple[Records, Workload]:
+        records = only_columns(drafted(data, name), range(FIRST))
+        return records, random_conjunctions(records.domain, 3, 2000, seed=1)
 
-    return table
+    return asked
 
 
 CUBE = "Adult, all cuboids"
@@ -96,7 +97,8 @@ CASES = (
         (*PURE, (0.7, 0.0)),
     ),
     Case("Adult, all 2-way", _tables(2, lambda data: kept(data, "adult")), ((0.3, 0.0),)),
-    Case("births, bits, all 2-way", _tables(2, _binary("births2014")), ((0.1, 0.0),), seen=False),
+    Case("blood tests, five columns, random 3-way", _random("flchain"), PURE, seen=False),
+    Case("diamonds, five columns, random 3-way", _random("diamonds"), ((0.1, 0.0),), seen=False),
     Case("diamonds, all 2-way", _tables(2, lambda data: drafted(data, "diamonds")), PURE, seen=False),
     Case("blood tests, all 2-way", _tables(2, lambda data: drafted(data, "flchain")), PURE, seen=False),
 )

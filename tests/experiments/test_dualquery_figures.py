@@ -14,7 +14,7 @@ from dualquery.queries.families import from_texts
 from dualquery.queries.random_families import random_conjunctions
 from dualquery.table.domain import Categorical, Domain, Items
 from dualquery.table.records import Records
-from experiments import dualquery_figure_1, dualquery_projection, dualquery_theory
+from experiments import dualquery_figure_1, dualquery_own, dualquery_projection, dualquery_theory
 from experiments import dualquery_figure_2 as figure_2
 from experiments import dualquery_figure_3 as figure_3
 from experiments import dualquery_figure_4 as figure_4
@@ -134,6 +134,18 @@ def test_projection_gains_over_noise_and_keeps_its_promise(invented_data: Data, 
     assert squares["root_mean_square"] <= squares["promised"]
     assert squares["mean_error"] < noise["mean_error"]
     assert 0.99 <= squares["epsilon_spent"] <= 1
+
+
+def test_the_own_rule_is_told_with_what_it_leaves_and_where_errors_do_not_fall(
+    invented_data: Data, tmp_path: Path
+) -> None:
+    rows = rows_after_run(dualquery_own.EXPERIMENT, Setting(invented_data, Size.TOY), tmp_path)
+    assert all(0 < row["epsilon_spent"] <= row["epsilon"] for row in rows)
+    assert all(row["mean_error"] <= row["max_error"] for row in rows)
+    rising = [{**row, "mean_error": row["epsilon"] / 100, "max_error": 1 / row["epsilon"]} for row in rows]
+    told = dualquery_own.find(rising)
+    assert "**The mean error does not fall** on NLTCS from ε = 0.1 to 1 (0.001 to 0.01)" in told
+    assert "- The max error falls from each ε to the next on all 1 tables." in told
 
 
 def test_figure_1_counts_what_there_is(invented_data: Data, tmp_path: Path) -> None:

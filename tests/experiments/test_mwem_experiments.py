@@ -14,7 +14,7 @@ from dualquery.privacy.conversion import gaussian_epsilon
 from dualquery.queries.families import marginals
 from dualquery.table.domain import Domain, Items
 from dualquery.table.records import Records
-from experiments import data_cubes
+from experiments import data_cubes, mwem_rounds
 from experiments import mwem_figure_2 as figure_2
 from experiments import mwem_figure_3 as figure_3
 from experiments import mwem_figure_4 as figure_4
@@ -213,3 +213,16 @@ def test_added_up_noise_and_chosen_cuboids_against_brute_force() -> None:
     largest = min(size * error.max() for size, error in chosen)
     assert average <= data_cubes.least_average(noise) <= 1.05 * average
     assert largest <= data_cubes.least_largest(noise) <= 1.3 * largest
+
+
+def test_a_sweep_has_the_rule_in_it_and_says_how_far_it_is(invented_data: Data, tmp_path: Path) -> None:
+    rows = rows_after_run(mwem_rounds.EXPERIMENT, Setting(invented_data, Size.TOY), tmp_path)
+    assert {row["factor"]: row["rounds"] for row in rows}[1] > 1
+    by_hand = [
+        {"case": "a", "epsilon": 1, "delta": 0, "chosen_on": seen, "factor": factor, "mean_error": error}
+        for seen, errors in (("yes", (3.0, 2.0, 2.5)), ("no", (1.0, 2.0, 4.0)))
+        for factor, error in zip((0.6, 1.0, 1.7), errors, strict=True)
+    ]
+    near, far = mwem_rounds.judged(by_hand[:3]), mwem_rounds.judged(by_hand[3:])
+    assert "within 10% of the best of its sweep at 1 of 1 points" in near[0]
+    assert "at 0 of 1 points; its error is 2.00 times" in far[0]

@@ -47,6 +47,7 @@ ORDERS = 3  # tables of one, two and three attributes
 MOST_TABLES, FEWEST_TABLES = 256, 32  # of each
 MOST_COUNTED = 3 * 10**7  # records times tables of an order, from where on there are fewer of these
 MOST_CELLS = 50_000  # of a table
+MOST_RECORDS = 10**12  # whose misfits, finely counted, fit into 64 bits
 FAINT = 0.06  # of the records: with more noise than this nothing is checked
 PRIOR, OWN = 0.25, 0.15
 WIDER = (
@@ -113,6 +114,8 @@ def set_aside(task: Task, share: float, more: int = 0) -> Reserved | Unchecked:
         return Unchecked("its tables are not tables of records")
     if task.budget.accounting not in PORTIONED:
         return Unchecked(f"{task.budget.accounting.value} accounting knows no shares of a budget")
+    if task.rows > MOST_RECORDS:
+        return Unchecked(f"it counts at most {MOST_RECORDS:,} records")
     orders = min(ORDERS, len(varied(task.workload)))
     if orders == 0:
         return Unchecked("every attribute is constant")
