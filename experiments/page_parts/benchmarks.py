@@ -157,6 +157,18 @@ def rules() -> str:
     return table(("table", "ε", "seeds", "pairs", "triples"), _once(lines))
 
 
+def numbers() -> str:
+    """Numbers of a release beside those of its table, with means inside bins and without."""
+    figures = figures_of("numbers")
+    whats = list(dict.fromkeys(what for _, what in figures))
+    lines = []
+    for title in _titles(figures):
+        name, inside = title.rsplit(", ", 1)
+        runs = int(figures[title, whats[0]].runs)
+        lines.append([name, inside, f"{runs}", *_cells(figures, title, whats)])
+    return table(("table", "2% of the budget for", "seeds", *whats), _once(lines))
+
+
 def streams() -> str:
     """Memory, rows a processor second, and how many times DuckDB's; docs/benchmarks has the others."""
     figures, units = figures_of("streaming"), units_of("streaming")
@@ -196,6 +208,7 @@ PARTS: dict[str, Callable[[], str]] = {
     "rare items": held_out_rare,
     "persons": persons,
     "rules": rules,
+    "numbers": numbers,
     "streams": streams,
     "serving": serving,
 }

@@ -83,7 +83,7 @@ def refused(result: tuple[int, str, str], part: str) -> None:
     code, out, err = result
     assert code == 2, (out, err)
     assert out == ""
-    assert part in err
+    assert part.lower() in err.lower()
     assert "Traceback" not in err
     assert err.startswith("Error: ")
     assert err.count("Error: ") == 1
@@ -478,6 +478,37 @@ def test_answer(command: Run, place: Path, tmp_path: Path) -> None:
     assert told[0]["answer"] == pytest.approx(expected)
     code, out, _ = command("answer", place / "released", "sex = male", "sex = female")
     assert out.splitlines()[1].endswith("\tsex = female")
+
+
+def test_answers_among_some(command: Run, place: Path) -> None:
+    code, out, err = command("answer", place / "released", "sex = male", "--given", "age >= 55")
+    assert (code, err) == (0, "")
+    assert " ± " in out
+    code, out, err = command("answer", place / "released", "sex = male", "--given", "nope = 1")
+    assert code == 2
+    assert "Given, column 1" in err
+
+
+def test_sql_and_regress(command: Run, place: Path) -> None:
+    code, out, err = command(
+        "sql", place / "released", "select sex, avg(age) as a, max(age) as m from data group by 1"
+    )
+    assert code == 0
+    assert " ± " in out
+    assert "ask for quantiles" in err
+    code, out, _ = command("sql", place / "released", "select count(*) as n from data", "--json")
+    told = json.loads(out)
+    assert code == 0
+    assert told["rows"][0]["n"] == pytest.approx(PEOPLE)
+    assert told["level"] == 0.95
+    code, out, err = command("sql", place / "released", "drop table data")
+    assert code == 2
+    assert err.startswith("Error: Only SELECT") or "SELECT" in err
+    for formula, part in (("income ~ nope", "unknown attribute"), ("income", "one ~")):
+        code, out, err = command("regress", place / "released", formula)
+        assert code == 2
+        assert part.lower() in err.lower()
+        assert "Traceback" not in err
 
 
 def test_evaluate(command: Run, place: Path) -> None:

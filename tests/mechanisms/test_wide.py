@@ -198,7 +198,7 @@ def test_two_values_in_columns_are_as_good_as_a_block() -> None:
 
 
 @pytest.mark.parametrize("width", [WIDTH, 600])
-def test_where_few_attributes_areasked_about_only_these_are_measured(width: int) -> None:
+def test_where_few_attributes_are_asked_about_only_these_are_measured(width: int) -> None:
     rows = classes_of_rows(2, width)
     workload = from_texts(block(width), list(asked(block(210)).texts()))
     plan, made, _, error = play(rows, budget(3.0), workload=workload)
@@ -322,7 +322,9 @@ def test_a_spectrum_is_what_stands_out_of_the_noise() -> None:
 
 def test_centres_that_noise_alone_sets_apart_are_one() -> None:
     places = np.array([[0.0, 0.0], [0.1, 0.0], [5.0, 0.0], [9.0, 9.0]])
-    centres = Centres(places, np.array([500.0, 400.0, 450.0, 3.0]), 0.0, count_noise=5.0, sum_noise=30.0)
+    centres = Centres(
+        places, np.array([500.0, 400.0, 450.0, 3.0]), 0.0, count_noise=5.0, sum_noise=30.0, square_noise=0.0
+    )
     assert sorted(centres.merged(4.0, np.array([0.01, 0.01])).tolist()) == [0, 2]
     again = centres.reseeded(4.0, np.ones(2), np.random.default_rng(0))
     assert (again[:3] == places[:3]).all()
@@ -346,7 +348,7 @@ def test_class_means_agree_with_the_totals() -> None:
 def test_attributes_are_matched_to_means_and_covariances() -> None:
     rng = np.random.default_rng(0)
     spectrum = Spectrum(np.array([4.0, 1.0]), np.eye(5)[:, :2])
-    centres = Centres(rng.standard_normal((6, 2)), np.full(6, 100.0), 0.0, 1.0, 1.0)
+    centres = Centres(rng.standard_normal((6, 2)), np.full(6, 100.0), 0.0, 1.0, 1.0, 0.0)
     t = latent_places(spectrum, centres, 500, rng)
     assert t.mean(axis=0) == pytest.approx([0, 0], abs=1e-9)
     assert t.T @ t / 500 == pytest.approx(np.diag([2.0, 1.0]), abs=1e-9)

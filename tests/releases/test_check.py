@@ -32,7 +32,6 @@ from dualquery.randomness import SeededEntropy
 from dualquery.releases.acceptance import FAIL, LEVEL, PASS, UNKNOWN, Wanted, told_within
 from dualquery.releases.check import (
     FAINT,
-    PRIOR,
     Asked,
     Check,
     Reserved,
@@ -200,11 +199,13 @@ def test_a_weight_is_at_most_one() -> None:
 
 
 def test_scales_are_drawn_to_one_as_far_as_noise_goes() -> None:
-    assert pooled(np.array([2.0, 2.0]), np.array([1e6, 1e6])) == pytest.approx([1 + PRIOR / 2] * 2, rel=1e-3)
+    assert all(1.0 <= each < 1.1 for each in pooled(np.array([1.0, 1.0]), np.array([0.01, 0.01])))
+    assert pooled(np.array([0.85, 0.85]), np.array([0.01, 0.01])) == [1.0, 1.0]  # noise alone narrows nothing
+    assert pooled(np.array([0.85]), np.array([1e-4])) == pytest.approx([0.86], abs=0.02)
     assert pooled(np.array([1.5, 3.0]), np.array([1e-9, 1e-9])) == pytest.approx([1.5, 3.0], rel=1e-3)
     one, other = pooled(np.array([2.0, 1.0]), np.array([1e-9, 1e6]))
     assert one == pytest.approx(2.0, rel=1e-3)
-    assert 1.4 < other < 2.0  # both share most of what is not known
+    assert 1.4 < other < 4.0  # both share most of what is not known
     assert pooled(np.array([0.01]), np.array([1e-9])) == [0.7]
 
 
@@ -334,6 +335,17 @@ def test_false_passes_are_at_most_five_in_a_hundred_and_half_the_limit_passes(
     below = list(judged(noise, 1.0 - 1e-9, runs, people))
     assert below.count(FAIL) / runs < wrong + room
     assert below.count(UNKNOWN) > 0
+
+
+def test_questions_one_at_a_time_show_the_check_of_the_release_they_start_from(people: Records) -> None:
+    made = dualquery.release(
+        people, workload="marginals:1", budget=Budget(3, 1e-7), seed=3, synthetic_rows=500
+    )
+    asked_now = dualquery.online(people, budget=Budget(6, 1e-6), release=made, seed=3)
+    said = asked_now.certificate()
+    assert [each["attributes"] for each in said["check"]["orders"]] == [1, 2, 3]
+    assert len(said["measured"]) == len(made.measured)
+    assert str(asked_now.ask("sex = male")).count("(95%)") >= 1
 
 
 # What a release keeps

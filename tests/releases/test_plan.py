@@ -70,7 +70,7 @@ def test_the_tightest_that_a_mechanism_allows(mechanism: str | None, rows: int |
     assert found.why == WHY[EXPECTED[mechanism]]
     if found.planned is not None:
         assert rows == 5000
-        assert found.planned[1].task == Task(WORKLOAD, 5000, found.budget)
+        assert found.planned[1].task == Task(WORKLOAD, 5000, found.budget, places=True)
 
 
 def test_every_mechanism_is_expected_something() -> None:

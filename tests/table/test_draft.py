@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 
 from dualquery.errors import DataError
 from dualquery.table.dates import dates
-from dualquery.table.domain import Categorical, Items, Numeric, equal_width
+from dualquery.table.domain import Categorical, Items, Numeric
 from dualquery.table.draft import schema_draft
 from dualquery.table.encoding import encode
 from dualquery.table.schema import Schema, parse_schema
@@ -42,11 +42,11 @@ def str_of(source: object) -> str:
 def test_kinds() -> None:
     assert drafted(people).domain.columns == (
         Categorical("sex", ("F", "M", "missing"), missing="missing"),
-        Categorical("children", ("0", "1", "10"), ordered=True),
-        equal_width("age", 0, 90, 18, clamp=True, integer=True),
+        Categorical("children", tuple(map(str, range(11))), numeric=True),  # every unit, held or not
+        Numeric("age", (15, 25, 40, 50, 65, 80, 90), clamp=True, integer=True),
         Numeric(
             "rate",
-            equal_width("rate", 0, 0.75, 15).edges,
+            (0, 0.15, 0.25, 0.4, 0.5, 0.65, 0.75),
             clamp=True,
             missing="missing",
             empty=("?",),

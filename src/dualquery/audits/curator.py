@@ -271,7 +271,7 @@ def _measurements() -> list[tuple[str, Pair, Countable]]:
         ("number of records", ALONE, number_of_records(BITS)),
         ("balance", REPLACED, Balance(QUERIES, 0)),
         ("table", REPLACED, TableCells(Tables(BITS, ((0,), (0, 1))), 1)),
-        ("misfits, summed", DUPLICATES, MISFITS),
+        ("misfits, summed", ALONE, MISFITS),
         ("misfits, summed", REPLACED, MISFITS),
         ("interactions", EXTREMES, Interactions(GRADES, ((0,), (0, 1)), (1, 1))),
         ("interactions", MANY, Interactions(BITS, ((0,), (0, 1)), (1, 2))),

@@ -30,7 +30,8 @@ class Numbers:
 
     `within` are means inside bins: one number a bin, Σ ((x − low)/width − ½) over its records. `totals` are the
     records that hold each of several binary attributes, `query` and `queries` the records that satisfy each, `table`
-    the cells of a table; all in records.
+    the cells of a table, `misfits` how much farther each of some pairs lies from independence than chance brings (the
+    attributes of one pair after those of the other); all in records.
     """
 
     kind: str

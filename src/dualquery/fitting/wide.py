@@ -33,7 +33,7 @@ from dualquery.types import Done, Reals, Words
 LENGTH_STEP = 1.02  # from one edge of a length to the next
 EDGES = (-20, 90)  # steps below and above the expected length
 TAIL = 0.02  # records that may be longer than the clip
-ABOVE_NOISE = 1.15  # edges of the noise that an eigenvalue must exceed
+ABOVE_NOISE = 1.03  # edges of the noise that an eigenvalue must exceed
 MOST_AXES = 48
 REFILLS = 5  # of the diagonal, which is not measured
 MERGED = 2.5  # deviations of the noise, up to which two centres are one
@@ -85,7 +85,7 @@ def spectrum_of(upper: Reals, deviation: float, spread: Reals, total: float) -> 
     """The eigenvalues of the covariances that stand out of their noise.
 
     `upper` are the covariances above the diagonal, with noise of this deviation; sampling adds p(1 − p)/√n. The
-    largest eigenvalue of m × m such noise is 2√m deviations (Wigner); what lies 15% above it is structure. The
+    largest eigenvalue of m × m such noise is 2√m deviations (Wigner); what lies 3% above it is structure. The
     diagonal, unmeasured, is filled with what the structure implies, a few times over.
     """
     m = len(spread)
@@ -110,6 +110,7 @@ class CentreTotals(NamedTuple):
     squares: float
     count_noise: float
     sum_noise: float  # along one axis
+    square_noise: float
 
 
 @dataclass(frozen=True)
@@ -121,6 +122,7 @@ class Centres:
     squares: float
     count_noise: float
     sum_noise: float
+    square_noise: float
 
     @staticmethod
     def of(rounds: Sequence[CentreTotals], before: Reals, spread: float) -> Centres:
@@ -129,7 +131,7 @@ class Centres:
         sums = np.mean([each.sums for each in rounds], axis=0)
         squares = np.mean([each.squares for each in rounds])
         places, root = sums / np.maximum(counts, 1.0)[:, None], np.sqrt(len(rounds))
-        noise = rounds[0].count_noise / root, rounds[0].sum_noise / root
+        noise = [each / root for each in rounds[0][3:]]
         found = Centres(places, counts, float(squares), *noise)
         return replace(found, places=np.where(found.alive(spread)[:, None], places, before))
 
@@ -148,6 +150,13 @@ class Centres:
         counts = np.maximum(self.counts, 0.0)
         squares = (self.places**2).sum(axis=1) - np.minimum(self.noise, spread) ** 2
         return float((counts * squares).sum() / max(1.0, counts.sum()))
+
+    @property
+    def unsure(self) -> float:
+        """The noise of the sum of squares within: of that of all, and of n_c |m_c|² = |s_c|²/n_c of each centre."""
+        lengths = (self.places**2).sum(axis=1)
+        of_centres = 4 * lengths * self.sum_noise**2 + (lengths * self.count_noise) ** 2
+        return math.sqrt(self.square_noise**2 + float(of_centres.sum()))
 
     def reseeded(self, spread: float, around: Reals, rng: np.random.Generator) -> Reals:
         """Where to look next: each centre without records moves close to one that has many, to split it."""

@@ -202,7 +202,7 @@ class Conclusions:
         more = f" (and {len(lacking) - 4} more)" if len(lacking) > 4 else ""
         raise QueryError(
             f"this release never measured together {said}{more}, so it cannot tell; release with a workload that "
-            f"asks for it, such as '{spec}'"
+            f"asks for it, such as '{spec}', and a budget that pays for it"
         )
 
     def _listed(self, members: Set) -> str:

@@ -28,7 +28,7 @@ from dualquery.pool import plain_algebra
 from dualquery.queries.tables import attribute_codes
 from dualquery.table.cells import floats_of
 from dualquery.table.dates import Dates
-from dualquery.table.domain import Dependency, Domain, Numeric, Sum
+from dualquery.table.domain import Categorical, Dependency, Domain, Numeric, Sum
 from dualquery.table.encoding import decode
 from dualquery.table.records import Records
 from dualquery.types import Reals, Set
@@ -122,6 +122,8 @@ class Imputations:
     def _places(self, attribute: int) -> Reals:
         """Where the values of a numeric attribute lie: the means of released rows, the middle of an empty bin."""
         column = self.domain.column_of(attribute)[1]
+        if isinstance(column, Categorical) and column.numeric:
+            return np.nan_to_num(column.numbers)
         if not isinstance(column, Numeric):
             return np.zeros(0)
         low, high = column.bounds()
@@ -194,9 +196,11 @@ def numbers_in(records: Records, table: pa.Table, attribute: int) -> Reals:
     `table` is the decoded records.
     """
     position, column = records.domain.column_of(attribute)
+    codes = records.columns[position]
+    if isinstance(column, Categorical) and column.numeric:
+        return np.nan_to_num(column.numbers)[np.asarray(codes)]
     if not isinstance(column, Numeric):
         return np.zeros(records.rows)
-    codes = records.columns[position]
     assert isinstance(codes, np.ndarray)
     if isinstance(column, Dates):
         return column.spread_out(codes)

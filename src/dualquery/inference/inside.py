@@ -20,7 +20,8 @@ from numpy.typing import NDArray
 
 from dualquery.fitting.inside import inside as inside_bins
 from dualquery.fitting.measured import Measured
-from dualquery.table.domain import Numeric
+from dualquery.table.domain import Categorical, Column, Numeric
+from dualquery.table.numbers import OF_BIN
 from dualquery.types import Reals
 
 NEAREST = 0.02  # to an end of a bin
@@ -121,3 +122,15 @@ def _place(column: Numeric, numbers: Reals, codes: NDArray[np.int64], low: Reals
     middle = 0.5 if column.in_units else 0.0
     found: Reals = (numbers + middle - low[codes]) / np.maximum(high[codes] - low[codes], 1e-300)
     return np.clip(found, 0.0, 1.0)
+
+
+def least_of_quantiles(column: Column, values: Reals) -> Reals:
+    """How far off quantiles of plain numbers may be at least: about half a bin, or half the way to the next value."""
+    if isinstance(column, Numeric):
+        return column.half_bins(values)
+    if not isinstance(column, Categorical) or not column.numeric:
+        return np.zeros(len(values))
+    known = column.numbers[~np.isnan(column.numbers)]
+    apart = np.diff(known, append=known[-1] + (known[-1] - known[-2] if len(known) > 1 else 0.0))
+    found: Reals = OF_BIN * apart[np.clip(np.searchsorted(known, values, "right") - 1, 0, None)]
+    return found

@@ -17,6 +17,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from functools import cached_property
 from itertools import combinations
 from typing import NamedTuple
 
@@ -26,21 +27,31 @@ from numpy.typing import NDArray
 from dualquery.fitting.measured import LEAST, MeasuredTables, cell_variance, onto_simplex
 from dualquery.fitting.posteriors import contrasts
 from dualquery.queries.tables import centred
-from dualquery.table.domain import Domain, Numeric
-from dualquery.types import Cells, Reals, Set
+from dualquery.table.domain import Categorical, Column, Domain, Numeric
+from dualquery.types import Cells, Integers, Reals, Set
 
 STRENGTH = 0.5  # τ: of a correlation beforehand. .1 is too sure: .82 to .90 of intervals hold
 STEEPNESS = 3.0  # how fast the prior falls with the degree
 UNMEASURED = 0.2  # deviation of a correlation that nobody measured
 UNMEASURED_TRIPLE = 0.04
+TRIED = 100  # one-way tables, to know what cutting at zero adds
 MOST_FEATURES = 12  # of an attribute: its most frequent values
+
+
+def number_codes(column: Column) -> Integers | None:
+    """The codes of a column that are numbers, in their order; None where its values are no numbers."""
+    if isinstance(column, Numeric):
+        return np.arange(column.bins)
+    if isinstance(column, Categorical) and column.numeric:
+        return np.flatnonzero(~np.isnan(column.numbers))
+    return None
 
 
 def features_of(domain: Domain, attribute: int, places: Reals, shares: Reals) -> Reals:
     """One column a feature, by value; `places` says where the values of a numeric attribute lie on the line."""
-    column = domain.column_of(attribute)[1]
-    if isinstance(column, Numeric):
-        known = np.arange(len(shares)) < column.bins
+    ranked = number_codes(domain.column_of(attribute)[1])
+    if ranked is not None:
+        known = np.isin(np.arange(len(shares)), ranked)
         line = np.where(known, places, 0.0)
         mean = (shares * line)[known].sum() / max(shares[known].sum(), LEAST)
         wanted = [np.where(known, line - mean, 0.0)]
@@ -118,9 +129,25 @@ class Moments:
         return ones, np.concatenate([np.zeros(0), *(each.ravel() for each in found)])
 
     def _one(self, attribute: int, rng: np.random.Generator | None) -> Cells:
-        cells = self.ones[attribute]
-        noise = _noise(rng, cells.shape) * self.noise[attribute]
-        return onto_simplex(cells + noise - noise.mean(), 1.0)
+        """What was measured with noise once more, on the simplex; less what cutting at zero adds to rare values."""
+        likely = onto_simplex(self.ones[attribute], 1.0)
+        if rng is None or self.noise[attribute] == 0.0:
+            return likely
+        drawn = np.maximum(self._noisy(attribute, likely, rng) - self.added[attribute], 0.0)
+        return drawn / drawn.sum()
+
+    @cached_property
+    def added(self) -> dict[int, Cells]:
+        """By how much tables drawn around the likely one exceed it in the mean."""
+        rng, found = np.random.default_rng(len(self.ones)), {}
+        for j, cells in self.ones.items():
+            likely = onto_simplex(cells, 1.0)
+            found[j] = np.mean([self._noisy(j, likely, rng) for _ in range(TRIED)], axis=0) - likely
+        return found
+
+    def _noisy(self, attribute: int, likely: Cells, rng: np.random.Generator) -> Cells:
+        noise = rng.standard_normal(likely.shape) * self.noise[attribute]
+        return onto_simplex(likely + noise - noise.mean(), 1.0)
 
 
 def _noise(rng: np.random.Generator | None, shape: tuple[int, ...]) -> Cells:
@@ -143,7 +170,7 @@ def moments_of(
     known = [j for j in attributes if (j,) in measured.interactions]
     ones = {j: measured.table((j,)) if j in known else shares[j] for j in attributes}
     noise = {j: np.sqrt(measured.variance[j,]) / measured.total if j in known else 0.0 for j in attributes}
-    spectra = {j: _eigen(domain, j, onto_simplex(ones[j], 1.0)) for j in attributes}
+    spectra = {j: _eigen(domain, j, onto_simplex(ones[j], 1.0), places[j]) for j in attributes}
     pairs: dict[Set, Posterior | None] = {}
     rows: dict[Set, Cells] = {}
     for i, j in combinations(sorted(attributes), 2):
@@ -170,21 +197,25 @@ class Eigen(NamedTuple):
     vectors: Reals
 
 
-def _eigen(domain: Domain, attribute: int, ones: Cells) -> Eigen:
+def _eigen(domain: Domain, attribute: int, ones: Cells, places: Reals) -> Eigen:
     """Σ = G Λ Gᵀ with G = Bᵀ diag(p) Φ, of functions Φ that are orthonormal under p."""
     share = np.maximum(ones, 1e-6)
     share = share / share.sum()
     size = len(share)
-    column = domain.column_of(attribute)[1]
+    ranked = number_codes(domain.column_of(attribute)[1])
     weights = np.ones(size - 1)
-    if isinstance(column, Numeric):
-        most = column.bins - 1  # the highest degree; a missing number stands apart
-        line = np.linspace(-1.0, 1.0, column.bins)
+    if ranked is not None:
+        most = len(ranked) - 1  # the highest degree; a missing number stands apart
         functions = np.zeros((size, size - 1))
-        functions[: column.bins, :most] = np.polynomial.legendre.legvander(line, most)[:, 1:]
-        if size > column.bins:
-            functions[column.bins, most] = 1.0
-        weights[:most] = np.arange(1.0, column.bins) ** -STEEPNESS
+        line = np.linspace(-1.0, 1.0, len(ranked))
+        functions[ranked, :most] = np.polynomial.legendre.legvander(line, most)[:, 1:]
+        if most > 0:  # the first is the place itself, wherever edges are: what correlations are about
+            functions[ranked, 0] = (places[ranked] - places[ranked].min()) / max(
+                np.ptp(places[ranked]), 1e-300
+            )
+        absent = np.setdiff1d(np.arange(size), ranked)
+        functions[absent, most + np.arange(len(absent))] = 1.0
+        weights[:most] = np.arange(1.0, len(ranked)) ** -STEEPNESS
     else:
         functions = np.eye(size)[:, np.argsort(-share, kind="stable")[: size - 1]]
     root = np.sqrt(share)[:, None]

@@ -16,8 +16,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from dualquery.errors import QueryError
+from dualquery.inference.moments import number_codes
 from dualquery.queries.models import Factor, ModelFormula
-from dualquery.table.domain import Domain, Numeric
+from dualquery.table.domain import Categorical, Column, Domain, Numeric
 from dualquery.types import Reals
 
 STEPS = 40
@@ -54,12 +55,12 @@ def check(domain: Domain, formula: ModelFormula, family: Family) -> None:
     """Refuse a response that the family cannot explain."""
     factor = formula.response
     name, column = domain.name(factor.attribute), domain.column_of(factor.attribute)[1]
-    numeric = isinstance(column, Numeric)
+    numeric = number_codes(column) is not None
     if family is Family.LOGISTIC and numeric:
         raise QueryError(
             f"'{name}' is a number, and a logistic model explains one of two values; use family linear"
         )
-    if family is Family.POISSON and not (isinstance(column, Numeric) and column.bounds()[0][0] >= 0):
+    if family is Family.POISSON and not _counts(column):
         raise QueryError(f"a Poisson model explains counts, and '{name}' is not a number from 0 on")
     if not numeric and factor.code is None and len(_present(domain, factor.attribute)) > 2:
         label = domain.labels(factor.attribute)[-1]
@@ -68,6 +69,13 @@ def check(domain: Domain, formula: ModelFormula, family: Family) -> None:
         )
     if factor.code is None and not numeric and len(_present(domain, factor.attribute)) < 2:
         raise QueryError(f"'{name}' has one value only, so there is nothing to explain")
+
+
+def _counts(column: Column) -> bool:
+    """Whether its values are numbers from 0 on."""
+    if isinstance(column, Categorical) and column.numeric:
+        return bool(np.nanmin(column.numbers) >= 0)
+    return isinstance(column, Numeric) and bool(column.bounds()[0][0] >= 0)
 
 
 def _present(domain: Domain, attribute: int) -> list[int]:
@@ -109,7 +117,7 @@ def _coded(
     mine = codes[factor.attribute]
     if factor.code is not None:
         return [(f"{name}[{labels[factor.code]}]", (mine == factor.code).astype(np.float64))]
-    if isinstance(domain.column_of(factor.attribute)[1], Numeric):
+    if number_codes(domain.column_of(factor.attribute)[1]) is not None:
         return [(name, numbers[factor.attribute])]
     others = _present(domain, factor.attribute)[1:]
     return [(f"{name}[{labels[code]}]", (mine == code).astype(np.float64)) for code in others]
@@ -118,7 +126,7 @@ def _coded(
 def _explained(
     domain: Domain, factor: Factor, codes: Mapping[int, NDArray[np.int64]], numbers: Mapping[int, Reals]
 ) -> Reals:
-    if factor.code is None and isinstance(domain.column_of(factor.attribute)[1], Numeric):
+    if factor.code is None and number_codes(domain.column_of(factor.attribute)[1]) is not None:
         return numbers[factor.attribute]
     code = _present(domain, factor.attribute)[-1] if factor.code is None else factor.code
     found: Reals = (codes[factor.attribute] == code).astype(np.float64)

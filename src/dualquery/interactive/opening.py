@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import hmac
+import json
 import secrets
 from collections.abc import Mapping, Sequence
 from fractions import Fraction
@@ -151,6 +152,7 @@ def online(
         "rows": rule.rows,
         "release": opened.release,
         "release_units": opened.units,
+        **_known_of(release),
         "test": {
             "name": rule.test_name,
             "epsilon": str(rule.test.epsilon),
@@ -168,6 +170,12 @@ def online(
     }
     curator = Curator(ColumnCounter(counter), state.ledger, entropy_from(seed))
     return Online(state, curator, kept, release, published=others, certificate=certificate)
+
+
+def _known_of(release: Release | None) -> dict[str, Json]:
+    """What the release that a table starts from says of its own error, and what it measured."""
+    said = {} if release is None else json.loads(release.certificate.to_json())
+    return {name: said.get(name) for name in ("check", "measured")}
 
 
 def starts_from_release(test: str, domain: Domain, *, given: bool, share: float) -> bool:

@@ -12,7 +12,7 @@ other is then off by τ√(a(1 − a)b(1 − b)), times what it accepts of the r
 s = Σ_c √(p_c(1 − p_c)). τ² is the mean over pairs: over those whose misfit was heard and that were left
 (`projection.small`), less what noise adds; over those that were measured, as rows have them, for a pair that nobody
 asked about. Before anything is seen τ = .2, which counts as one pair: over the pairs of ten public tables the root
-of the mean of τ² is .03 to .28, and the law holds 94% to 98% of their questions (`experiments/bars.py`).
+of the mean of τ² is .03 to .28, and the law holds 94% to 98% of their questions (`benchmarks/bars.py`).
 """
 
 from __future__ import annotations

@@ -16,7 +16,7 @@ from itertools import combinations
 
 from dualquery.errors import QueryError
 from dualquery.queries.language.vocabulary import unknown_name
-from dualquery.table.domain import Domain, Numeric
+from dualquery.table.domain import Categorical, Domain, Numeric
 from dualquery.types import Set
 
 _TOKEN = re.compile(r"\s*(?:('(?:[^']|'')*'|\"(?:[^\"]|\"\")*\")|([~+*:=])|([^\s'\"~+*:=]+))")
@@ -138,7 +138,8 @@ def _factor(domain: Domain, part: list[Token], text: str) -> Factor:
     if len(names) == 1:
         return Factor(attribute)
     value, labels = names[1][0][0], domain.labels(attribute)
-    if isinstance(domain.column_of(attribute)[1], Numeric):
+    column = domain.column_of(attribute)[1]
+    if isinstance(column, Numeric) or (isinstance(column, Categorical) and column.numeric):
         raise QueryError(f"'{name}' is a number, and stands in a formula without a value")
     if value not in labels:
         raise QueryError(f"attribute '{name}' has no value '{value}'; it has {', '.join(labels[:8])}")

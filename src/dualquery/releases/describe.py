@@ -8,9 +8,11 @@ import numpy as np
 import pyarrow as pa
 
 from dualquery.errors import QueryError
+from dualquery.inference.inside import least_of_quantiles
+from dualquery.inference.moments import number_codes
 from dualquery.table.cells import floats_of
 from dualquery.table.dates import Dates
-from dualquery.table.domain import Items, Numeric
+from dualquery.table.domain import Column, Items
 from dualquery.types import Reals
 
 if TYPE_CHECKING:
@@ -29,7 +31,7 @@ def described(release: Release) -> pa.Table:
             continue
         row: dict[str, object] = {"column": column.name}
         attribute = release.domain.starts[number]
-        if isinstance(column, Numeric) and not isinstance(column, Dates):
+        if number_codes(column) is not None and not isinstance(column, Dates):
             row |= _of_numbers(release, column, attribute)
         else:
             row |= _most_frequent(release, column.name)
@@ -45,7 +47,7 @@ def described(release: Release) -> pa.Table:
     return pa.Table.from_pylist(rows, pa.schema([(name, kinds.get(name, pa.float64())) for name in names]))
 
 
-def _of_numbers(release: Release, column: Numeric, attribute: int) -> dict[str, object]:
+def _of_numbers(release: Release, column: Column, attribute: int) -> dict[str, object]:
     def made(table: pa.Table) -> tuple[list[str], Reals]:
         cells = floats_of(table.column(column.name))
         known = cells[~np.isnan(cells)]
@@ -55,7 +57,7 @@ def _of_numbers(release: Release, column: Numeric, attribute: int) -> dict[str, 
         return NAMES, np.array([known.mean(), spread, *np.quantile(known, [0.25, 0.5, 0.75])])
 
     names, values, bars = release.conclusions.bars(made, [attribute])
-    least = column.half_bins(values[2:])
+    least = least_of_quantiles(column, values[2:])
     bars = [*bars[:2], *(max(bar, half) for bar, half in zip(bars[2:], least, strict=True))]
     row: dict[str, object] = {}
     for name, value, bar in zip(names, values.tolist(), bars, strict=True):

@@ -27,9 +27,10 @@ import pyarrow as pa
 from dualquery.errors import DualQueryError, QueryError
 from dualquery.inference.conclusions import Conclusions
 from dualquery.inference.estimates import half_width
+from dualquery.inference.inside import least_of_quantiles
 from dualquery.mechanisms.error_bars import narrowest
 from dualquery.releases.sql import SqlQuery, aggregates, is_scaled
-from dualquery.table.domain import Items, Numeric
+from dualquery.table.domain import Items
 
 if TYPE_CHECKING:
     from dualquery.releases.release import Release
@@ -167,9 +168,9 @@ class Bars:
         column = _plain_column(node)
         named = {each.name.lower(): each for each in self.conclusions.domain.columns}
         of = named.get(column or "")
-        if not isinstance(of, Numeric) or node.get("function_name") not in _QUANTILES:
+        if of is None or node.get("function_name") not in _QUANTILES:
             return lambda value: 0.0
-        return lambda value: float(of.half_bins(np.array([value]))[0])
+        return lambda value: float(least_of_quantiles(of, np.array([value]))[0])
 
 
 def _plain_column(node: Mapping[str, Any]) -> str | None:

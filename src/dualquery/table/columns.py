@@ -261,10 +261,10 @@ class Categorical(Attribute):
 
     def _check_numbers(self) -> None:
         known = [value for code, value in enumerate(self.values) if code != self.missing_code]
-        if strange := [value for value in known if not abs(_number(value)) <= MOST_WHOLE]:
+        if strange := [value for value in known if not np.isfinite(_number(value))]:
             raise SchemaError(
-                f"attribute '{self.name}' is numeric, and its value '{strange[0]}' is none up to 2^53; remove that "
-                "value, or the line numeric = true (missing cells have a label of their own: missing)"
+                f"attribute '{self.name}' is numeric, and its value '{strange[0]}' is no number; remove that value, "
+                "or the line numeric = true (missing cells have a label of their own: missing)"
             )
         numbers = [float(value) for value in known]
         if not numbers or any(b <= a for a, b in pairwise(numbers)):
@@ -308,7 +308,9 @@ class Categorical(Attribute):
         missing = codes == -1 if absent is None else codes == absent
         if self.numeric:
             found = np.nan_to_num(self.numbers)[codes]
-            whole = not any(set(value) - set("+-0123456789") for value in values if value != self.missing)
+            known = [value for code, value in enumerate(values) if code != absent]
+            whole = not any(set(value) - set("+-0123456789") for value in known)
+            whole = whole and bool(np.abs(found).max(initial=0.0) <= MOST_WHOLE)
             return from_numpy(found.astype(np.int64) if whole else found, missing)
         places = codes.astype(np.int64)
         if absent is not None:

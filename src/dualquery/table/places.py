@@ -54,8 +54,10 @@ def places_of(column: Numeric, codes: Integers, numbers: Reals) -> Places:
     """The place of each number in the bin that it has been given, numbers in units where there are some."""
     low, high = ends_of(column)
     width = high - low
-    per = np.divide(MOST, width, out=np.zeros(len(width)), where=width > 0)
-    # one more bin, for what is missing; a bin of one number has its middle
+    with np.errstate(over="ignore"):
+        per = np.divide(MOST, width, out=np.zeros(len(width)), where=width > 0)
+    per[~np.isfinite(per)] = 0.0
+    # one more bin, for what is missing; a bin of one number has its middle, and so has one too narrow to divide
     start, per = np.append(low, 0.0), np.append(per, 0.0)
     return _placed(start, per, codes, np.asarray(numbers, np.float64))
 
@@ -105,4 +107,5 @@ class _WithPlaces(Numeric):
 def encode_with_places(column: Numeric, cells: pa.ChunkedArray) -> tuple[Signed, Places]:
     """The code of each cell, and its place in the bin."""
     both = _WithPlaces(**{each.name: getattr(column, each.name) for each in fields(column)}).encode(cells)
+    both = both.astype(np.int64, copy=False)
     return both >> _BITS, cast("Places", (both & (2**_BITS - 1)).astype(np.uint16))

@@ -5,7 +5,7 @@ One block of items may be baskets, of which a record holds few, or dense. Basket
 record that was neither. Both go through the same shares of the budget, paid for before anything is known.
 
 Of a dense table, one-way counts of d attributes cost Δ² = d/4, and of centred, clipped vectors about Σ p(1 − p): a
-sum within classes, which partition the records, costs no more. So 400 public random attributes say, through their
+sum within classes, which partition the records, costs no more. So 500 public random attributes say, through their
 noisy second moments, along which axes records spread and around which centres they lie; every attribute is then
 summed up within the classes, once to centre it there and once more around those centres, where vectors are shorter.
 Where records spread without classes, each attribute's covariances with the axes are measured instead; where nothing
@@ -92,11 +92,14 @@ from dualquery.queries.countable import Countable
 from dualquery.table.domain import Domain
 from dualquery.types import Done, Reals, Words
 
-FEW = 400  # public random attributes on which structure is looked for
+FEW = 500  # public random attributes on which structure is looked for
 ROUNDS = 8  # of noisy k-means; the later half of them are averaged
 LEAST_CENTRES = 16
 MOST_WEIGHT = 64  # F, where the room allows it
 PURE = 1.3  # of the attributes' own chance: up to there, what is left within classes is nothing else
+SURE = (
+    2.0  # deviations of its noise, beyond which it must be: classes that are given up cost more than others
+)
 COUNT_PART = 0.3  # length of a class's count beside its vector, in k-means. Halved: classes +3.7%
 CLASS_COUNT_PART = 0.12  # and where all attributes are summed up
 LATENT_CLASSES = 1024  # draws of a place, where there are no classes
@@ -106,13 +109,13 @@ CENTRES = tuple(f"centres {i + 1}" for i in range(ROUNDS))
 PARTS = {
     "ones": 0.05,
     "some lengths": 0.002,
-    "moments": 0.06,
+    "moments": 0.12,
     **dict.fromkeys(CENTRES, 0.006),
     "lengths": 0.0015,
     "first sums": 0.07,
     "class lengths": 0.0015,
     "totals": 0.19,
-    "sums": 0.567,
+    "sums": 0.507,
 }
 WORDS = {
     "ones": "measure every attribute",
@@ -149,7 +152,8 @@ class Measuring:
         around = Around(few, places, likely[places], spectrum)
         centres, within = self._centres(around)
         kept = centres.merged(around.length, around.own)
-        if len(kept) and within <= PURE * around.own.sum():
+        unsure = SURE * centres.unsure / self.total
+        if len(kept) and within <= PURE * around.own.sum() + unsure:
             return self._by_classes(ones, Classes(around.axes, on_grid(centres.places[kept])))
         return self._by_axes(ones, around, centres)
 
@@ -234,6 +238,7 @@ class Measuring:
             float(noisy.values[-1]) * sums(most).divisor / (most * GRID) ** 2,
             noisy.deviation / (most * count_factor),
             noisy.deviation / (most * GRID),
+            noisy.deviation * sums(most).divisor / (most * GRID) ** 2,
         )
 
     def _sums(self, centred: Centred, longest: int, *names: str, together: bool = False) -> NoisySums:

@@ -1,0 +1,134 @@
+"""What replicas cannot see: the noise of one-way tables, and pairs that were never measured together."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+from dualquery.fitting.measured import Measured, Numbers
+from dualquery.mechanisms.floors import MISFITS, UNSEEN, WITHIN, floors
+from dualquery.queries.families import from_texts
+from dualquery.queries.random_families import random_literals
+from dualquery.queries.workload import Workload
+from dualquery.table.domain import Categorical, Domain, Items
+from dualquery.table.records import Records
+
+DOMAIN = Domain(
+    tuple(Categorical(name, tuple(map(str, range(k)))) for name, k in (("a", 4), ("b", 2), ("c", 3)))
+)
+RECORDS = 1_000
+
+
+def rows(seed: int = 0, number: int = 20_000) -> Records:
+    rng = np.random.default_rng(seed)
+    columns = [rng.choice(k, number, p=np.arange(1, k + 1) / (k * (k + 1) / 2)) for k in (4, 2, 3)]
+    return Records.from_rows(DOMAIN, np.column_stack(columns))
+
+
+def interaction(*members: int, variance: float = 100.0) -> Measured:
+    return Measured(members, np.zeros([int(DOMAIN.sizes[j]) for j in members]), variance)
+
+
+def asked(*texts: str) -> Workload:
+    return from_texts(DOMAIN, list(texts))
+
+
+def found(texts: list[str], *measured: Measured):  # type: ignore[no-untyped-def]
+    released, workload = rows(), asked(*texts)
+    (group,) = workload.groups
+    return floors(group, workload.fractions(released), measured, released, RECORDS)
+
+
+ONES = (interaction(0), interaction(1, variance=400.0), interaction(2, variance=0.0))
+
+
+def test_the_noise_of_one_attribute_is_that_of_its_interaction() -> None:
+    least = found(["a = 0", "a in {1, 2}", "not a = 3", "b = 1", "c = 0"], *ONES).least
+    by_hand = [100 * 3 / 4, 100 * 2 * 2 / 4, 100 * 3 / 4, 400 / 2, 0]
+    assert least == pytest.approx(WITHIN * np.sqrt(by_hand) / RECORDS)
+
+
+def test_noise_of_the_number_of_records_moves_what_is_not_even() -> None:
+    least = found(["a = 3", "not a = 3"], *ONES, Measured((), np.array(1000.0), 50.0**2)).least
+    share = float((rows().to_rows()[:, 0] == 3).mean())
+    by_hand = WITHIN * np.sqrt(75 + 2500 * (share - 0.25) ** 2) / RECORDS
+    assert least == pytest.approx([by_hand, by_hand])
+
+
+def test_noise_of_a_question_by_draws() -> None:
+    """Centred noise in the cells of one attribute, summed over the cells that a question accepts."""
+    rng = np.random.default_rng(1)
+    drawn = rng.normal(0, 10, (40_000, 4))
+    drawn -= drawn.mean(axis=1, keepdims=True)
+    (least,) = found(["a in {1, 2}"], *ONES).least
+    assert drawn[:, 1:3].sum(axis=1).std() / RECORDS == pytest.approx(least / WITHIN, rel=0.02)
+
+
+def test_items_are_counted_one_by_one_and_twice() -> None:
+    domain = Domain((Items("item", 3),))
+    released = Records.from_rows(domain, np.random.default_rng(0).random((500, 3)) < 0.3)
+    asked_now = random_literals(domain, 1, 20, seed=0)
+    (group,) = asked_now.groups
+    once, again = (Measured(Numbers("totals", (0, 1, 2)), np.zeros(3), v) for v in (100.0, 300.0))
+    least = floors(group, asked_now.fractions(released), (once, again), released, RECORDS).least
+    assert least == pytest.approx(np.full(20, WITHIN * np.sqrt(75.0) / RECORDS))
+
+
+def test_nothing_is_added_where_all_pairs_were_measured_or_no_tables() -> None:
+    pairs = [interaction(0, 1), interaction(0, 2), interaction(1, 2)]
+    texts = ["a = 1 & b = 1", "a = 1 & b = 1 & c = 2"]
+    assert found(texts, *ONES, *pairs).more == pytest.approx([0, 0])
+    assert found(texts, Measured(Numbers("query"), np.zeros(1), 1.0)).more == pytest.approx([0, 0])
+
+
+def test_pairs_that_nobody_asked_about_are_off_by_the_prior() -> None:
+    more = found(["a = 3 & b = 1", "a = 3 & not b = 1", "a = 3 & b = 1 & c = 2"], *ONES).more
+    codes = rows().to_rows()
+    a, b, c = (float((codes[:, j] == v).mean()) for j, v in ((0, 3), (1, 1), (2, 2)))
+    two = UNSEEN * np.sqrt(a * (1 - a) * b * (1 - b))
+    assert more[:2] == pytest.approx([WITHIN * two] * 2)
+    sides = [(a, b, c), (a, c, b), (b, c, a)]
+    squares = sum(UNSEEN**2 * x * (1 - x) * y * (1 - y) * rest**2 for x, y, rest in sides)
+    assert more[2] == pytest.approx(WITHIN * np.sqrt(squares))
+
+
+def test_pairs_that_were_measured_say_how_far_others_may_lie() -> None:
+    """Independent rows: what was measured lies near independence, and so may the rest."""
+    measured = (*ONES, interaction(0, 1), interaction(0, 2))
+    (near,) = found(["b = 1 & c = 2"], *measured).more
+    (far,) = found(["b = 1 & c = 2"], *ONES).more
+    assert 0 < near < 0.8 * far
+
+
+@pytest.mark.parametrize(("misfit", "low", "high"), [(0.0, 0.0, 0.08), (300.0, 0.2, 0.6)])
+def test_misfits_that_were_heard_say_it_too(misfit: float, low: float, high: float) -> None:
+    heard = Measured(Numbers(MISFITS, (0, 1, 0, 2, 1, 2)), np.full(3, misfit), 10.0**2)
+    (more,) = found(["b = 1 & c = 2"], *ONES, heard).more
+    codes = rows().to_rows()
+    b, c = float((codes[:, 1] == 1).mean()), float((codes[:, 2] == 2).mean())
+    assert low <= more / WITHIN / np.sqrt(b * (1 - b) * c * (1 - c)) <= high
+
+
+def test_misfits_that_noise_alone_explains_do_not_count_beyond_the_prior() -> None:
+    rng = np.random.default_rng(0)
+    heard = Measured(Numbers(MISFITS, (0, 1, 0, 2, 1, 2)), rng.normal(0, 1e4, 3) / 3, 1e8)
+    (more,) = found(["b = 1 & c = 2"], *ONES, heard).more
+    (prior,) = found(["b = 1 & c = 2"], *ONES).more
+    assert more == pytest.approx(prior, rel=0.01)
+
+
+def test_the_law_of_unmeasured_pairs_holds_what_it_says() -> None:
+    """D ~ N(0, τ² p_c p_d), centred: questions are off by τ √(a(1 − a)b(1 − b)), by draws."""
+    rng, tau = np.random.default_rng(3), 0.3
+    p, q = np.array([0.5, 0.3, 0.2]), np.array([0.1, 0.2, 0.3, 0.4])
+    drawn = tau * rng.standard_normal((20_000, 3, 4))
+    u, v = np.sqrt(p), np.sqrt(q)
+    drawn -= np.einsum("i,j,njk->nik", u, u, drawn)
+    drawn -= np.einsum("k,l,nil->nik", v, v, drawn)
+    off = (drawn * u[:, None] * v)[:, :2, 1:3].sum(axis=(1, 2))
+    a, b = p[:2].sum(), q[1:3].sum()
+    assert off.std() == pytest.approx(tau * np.sqrt(a * (1 - a) * b * (1 - b)), rel=0.03)
+    sums = np.abs(drawn * u[:, None] * v).sum(axis=(1, 2)).mean()
+    assert sums == pytest.approx(
+        0.8 * tau * np.sqrt(p * (1 - p)).sum() * np.sqrt(q * (1 - q)).sum(), rel=0.02
+    )
