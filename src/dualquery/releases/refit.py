@@ -122,7 +122,9 @@ def _certificate(
 ) -> Certificate:
     """What the release said of its promise, and what is new."""
     data: Mapping[str, Any] = json.loads(said.to_json())
-    kept = {key: value for key, value in data.items() if key not in ("seal", "signature", "check", "accepted")}
+    kept = {
+        key: value for key, value in data.items() if key not in ("seal", "signature", "check", "accepted")
+    }
     return Certificate.of(
         {
             **kept,
