@@ -16,7 +16,7 @@ import sys
 from collections.abc import Callable
 from pathlib import Path
 
-from experiments.page_parts import benchmarks, evidence, mechanisms, special_cases, statistics
+from experiments.page_parts import benchmarks, evidence, machines, mechanisms, special_cases, statistics
 from experiments.page_parts.files import KEPT, ROOT
 
 LEFT = ROOT / "benchmarks" / "results"
@@ -26,6 +26,7 @@ PARTS: dict[str, Callable[[], str]] = {
     **mechanisms.PARTS,
     **special_cases.PARTS,
     **benchmarks.PARTS,
+    **machines.PARTS,
     **statistics.PARTS,
 }
 

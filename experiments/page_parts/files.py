@@ -53,6 +53,11 @@ def _read(path: Path) -> Rows:
         return [{key: value_of(text) for key, text in row.items()} for row in csv.DictReader(file)]
 
 
+def kept_rows(name: str) -> Rows:
+    """The rows of a benchmark whose file has columns of its own."""
+    return _read(KEPT / f"{name}.csv")
+
+
 def table(header: Iterable[str], lines: Iterable[Iterable[str]]) -> str:
     header = list(header)
     return "\n".join(f"| {' | '.join(line)} |" for line in (header, ["---"] * len(header), *lines)) + "\n"

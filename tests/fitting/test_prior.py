@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 from dualquery.fitting.fit import fit
 from dualquery.fitting.fitter import Effort
 from dualquery.fitting.measured import Measured, MeasuredTables
-from dualquery.fitting.prior import PublicRows, Support, Reweighted, fit_with_prior, thinned
+from dualquery.fitting.prior import PublicRows, Reweighted, Support, fit_with_prior, thinned
 from dualquery.fitting.reweighting import WeighedRows, joined, least, reweighted
 from dualquery.queries.tables import Tables, centred
 from dualquery.table.domain import Categorical, Domain

@@ -198,7 +198,7 @@ def test_two_values_in_columns_are_as_good_as_a_block() -> None:
 
 
 @pytest.mark.parametrize("width", [WIDTH, 600])
-def test_where_few_attributes_areasked_about_only_these_are_measured(width: int) -> None:
+def test_where_few_attributes_are_asked_about_only_these_are_measured(width: int) -> None:
     rows = classes_of_rows(2, width)
     workload = from_texts(block(width), list(asked(block(210)).texts()))
     plan, made, _, error = play(rows, budget(3.0), workload=workload)

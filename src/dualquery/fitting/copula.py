@@ -18,6 +18,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from dualquery.compiled import njit
+from dualquery.pool import in_shares
 from dualquery.table.domain import Categorical, Column, Items
 from dualquery.table.numbers import Numeric
 from dualquery.table.places import has_places
@@ -29,6 +30,7 @@ MOST_COLUMNS = 50
 TERMS = 24  # of the series
 STRONGEST = 0.995  # a correlation that bins can tell
 LEAST_EIGENVALUE = 1e-3
+LEAST_ROWS = 4_000  # of a share: fewer are drawn before another thread has begun
 
 
 def hidden_normals(records: Records, rng: np.random.Generator) -> dict[int, Reals]:
@@ -49,11 +51,10 @@ def hidden_normals(records: Records, rng: np.random.Generator) -> dict[int, Real
         low[:, j] = np.where(known, scores[codes[:, j]], -np.inf)
         high[:, j] = np.where(known, scores[codes[:, j] + 1], np.inf)
     z = np.zeros(codes.shape)
-    for j in range(len(used)):  # at first each by itself
-        _draw(z, low, high, np.eye(len(used)), j, rng.random(len(z)))
-    for _ in range(SWEEPS):
+    for sweep in range(SWEEPS + 1):
+        given = precision if sweep else np.eye(len(used))  # at first each by itself
         for j in range(len(used)):
-            _draw(z, low, high, precision, j, rng.random(len(z)))
+            in_shares(_draw, len(z), z, low, high, given, j, rng.random(len(z)), least=LEAST_ROWS)
     return {i: z[:, j] for j, i in enumerate(used) if i in placed}
 
 
@@ -133,10 +134,10 @@ def _solved(products: Reals, seen: float) -> float:
 
 
 @njit(cache=True)
-def _draw(z, low, high, precision, j, uniform):  # type: ignore[no-untyped-def]
-    """z_j of every row, given its other z and the ends of its interval."""
+def _draw(first, last, z, low, high, precision, j, uniform):  # type: ignore[no-untyped-def]
+    """z_j of these rows, each given its other z and the ends of its interval."""
     deviation = 1.0 / math.sqrt(precision[j, j])
-    for row in range(len(z)):
+    for row in range(first, last):
         mean = 0.0
         for k in range(z.shape[1]):
             if k != j:

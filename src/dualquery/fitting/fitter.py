@@ -44,6 +44,7 @@ class Targets:
 
     def __init__(self, sizes: NDArray[np.integer], lean: Mapping[int, Cells] | None = None) -> None:
         self.sizes = sizes.astype(np.int64)
+        self._sizes: list[int] = self.sizes.tolist()
         self.lean = {} if lean is None else lean
         self.pull: dict[Set, Cells] = {}
         self.weight: dict[Set, float] = {}
@@ -60,9 +61,10 @@ class Targets:
         signs. `target` must be centred itself.
         """
         self._add(members, weight * target, weight)
+        cells = target.size
         for order in range(1, len(members)):
             for subset in combinations(members, order):
-                left_out = prod(int(self.sizes[j]) for j in members if j not in subset)
+                left_out = cells // prod([self._sizes[j] for j in subset])
                 sign = -1.0 if (len(members) - order) % 2 else 1.0
                 self._add(subset, 0.0, sign * weight / left_out)
 
@@ -76,7 +78,7 @@ class Targets:
 
     def _add(self, members: Set, pull: Cells | float, weight: float) -> None:
         if members not in self.pull:
-            self.pull[members] = np.zeros(tuple(int(self.sizes[j]) for j in members))
+            self.pull[members] = np.zeros([self._sizes[j] for j in members])
             self.weight[members] = 0.0
         if isinstance(pull, np.ndarray):
             self.pull[members] = self.pull[members] + pull

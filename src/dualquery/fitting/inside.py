@@ -23,6 +23,7 @@ from numpy.typing import NDArray
 
 from dualquery.fitting.copula import hidden_normals
 from dualquery.fitting.measured import Measured, Numbers
+from dualquery.pool import together
 from dualquery.queries.inside import BinSums
 from dualquery.table.domain import Domain
 from dualquery.table.numbers import Numeric, quantiles_in_bins, shuffled, spread
@@ -94,14 +95,16 @@ def placed(records: Records, measured: Iterable[Measured], total: float, rng: np
     if not any(map(has_places, domain.columns)):
         return records
     hidden = hidden_normals(records, rng)
-    places: list[Places | None] = []
-    for i, column in enumerate(domain.columns):
+
+    def of_column(i: int) -> Places | None:
+        column = domain.columns[i]
         if not has_places(column):
-            places.append(None)
-            continue
+            return None
         rank = hidden[i] if i in hidden else shuffled(column.name, records.rows)
         codes = np.asarray(records.columns[i]).astype(np.int64)
-        places.append(_placed(column, codes, rank, known.get(i), total))
+        return _placed(column, codes, rank, known.get(i), total)
+
+    places = together(of_column, range(len(domain.columns)))
     return Records(domain, records.rows, records.columns, records.records_per_person, tuple(places))
 
 

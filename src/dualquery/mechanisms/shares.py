@@ -107,9 +107,15 @@ class Stage:
 
     def variances(self, what: Interactions) -> dict[Set, float]:
         return {
-            members: float(self.noise.variance / what.scale(place) ** 2)
+            members: _variance(self.noise.variance, what.scale(place))
             for place, members in enumerate(what.sets)
         }
+
+
+@lru_cache(maxsize=4096)
+def _variance(variance: Fraction, scale: int) -> float:
+    """Of a number that was divided; replicas ask for what the release asked for."""
+    return float(variance / scale**2)
 
 
 Wanted = tuple[str, float, int | None]  # words, share, and A where it is known

@@ -21,7 +21,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from functools import cached_property
-from itertools import accumulate, combinations
+from itertools import accumulate, combinations, pairwise
 from math import log, prod
 from typing import TypeVar
 
@@ -73,7 +73,7 @@ class Tables:
     def starts(self) -> NDArray[np.int64]:
         """The number of each table's first cell, and at the end the number of all cells."""
         sizes = self.domain.sizes.tolist()  # Python integers: exact, however large
-        cells = (prod(sizes[j] for j in members) for members in self.sets)
+        cells = [prod([sizes[j] for j in members]) for members in self.sets]
         return np.array([*accumulate(cells, initial=0)], dtype=np.int64)
 
     @property
@@ -85,7 +85,10 @@ class Tables:
 
     def split(self, numbers: Numbers) -> list[Numbers]:
         """A number a cell as tables."""
-        return [numbers[self.cells_of(t)].reshape(self.shape_of(t)) for t in range(len(self.sets))]
+        starts = self.starts.tolist()
+        return [
+            numbers[first:last].reshape(self.shape_of(t)) for t, (first, last) in enumerate(pairwise(starts))
+        ]
 
     def shape_of(self, table: int) -> tuple[int, ...]:
         return tuple([self._sizes[j] for j in self.sets[table]])

@@ -47,6 +47,7 @@ if TYPE_CHECKING:
 SEVERAL = (2, 5, 10)  # records, or persons, for which the certificate says what is left of the promise
 FORMAT = 4
 _PACKAGES = ("numpy", "numba", "pyarrow")
+_PLAIN = (str, int, float, bool, type(None))  # nothing stands inside: asked first, for most values are such
 HISTOGRAM_BARS = 30
 SAMPLE = 5_000  # queries of a group that the histogram is made of
 MOST_CELLS = 50_000  # of tables in the sample
@@ -91,7 +92,11 @@ class Certificate(Mapping[str, Any]):
         return Certificate.of({**self._data, "files": digests})
 
     def to_json(self) -> str:
-        return json.dumps(_thawed(self._data), indent=2, ensure_ascii=False) + "\n"
+        return json.dumps(self.plain(), indent=2, ensure_ascii=False) + "\n"
+
+    def plain(self) -> dict[str, Any]:
+        """All of it as dictionaries and lists, to be changed by whoever asked."""
+        return dict(_thawed(self._data))
 
     @staticmethod
     def from_json(text: str) -> Certificate:
@@ -221,6 +226,8 @@ def versions() -> dict[str, str]:
 
 
 def _frozen(value: Any) -> Any:
+    if type(value) in _PLAIN:
+        return value
     if isinstance(value, Mapping):
         return MappingProxyType({key: _frozen(item) for key, item in value.items()})
     if isinstance(value, list | tuple):
@@ -229,6 +236,8 @@ def _frozen(value: Any) -> Any:
 
 
 def _thawed(value: Any) -> Any:
+    if type(value) in _PLAIN:
+        return value
     if isinstance(value, Mapping):
         return {key: _thawed(item) for key, item in value.items()}
     if isinstance(value, tuple):

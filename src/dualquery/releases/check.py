@@ -28,6 +28,7 @@ from dualquery.fitting.fitter import REPLICAS
 from dualquery.fitting.measured import Measured, Numbers
 from dualquery.mechanisms.error_bars import LEVEL, ErrorCurves, Replica, asked_about
 from dualquery.mechanisms.mechanism import Step, Task
+from dualquery.pool import together
 from dualquery.privacy.budget import Accounting
 from dualquery.privacy.curator import Curator
 from dualquery.privacy.ledger import Allowance
@@ -205,14 +206,15 @@ class Asked:
 
     def of_replicas(self, replicas: Sequence[Replica]) -> Fractions:
         """The same of each replica: a row each."""
-        seen = []
-        for replica in replicas:
+
+        def seen(replica: Replica) -> Fractions:
             counts = sum(self.tables.counts(half) for half in replica.halves)
             total = replica.table.rows
             expected = np.rint(counts * (FINE * total / replica.rows)).astype(np.int64)
             numbers = SummedMisfits(self.tables, expected, self.parts).counts(replica.table)
-            seen.append(self.shares(numbers, total))
-        return np.array(seen)
+            return self.shares(numbers, total)
+
+        return np.array(together(seen, replicas))
 
 
 def asked(task: Task, released: Records, seed: int) -> Asked:

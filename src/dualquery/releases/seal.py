@@ -39,7 +39,7 @@ def canonical(data: Mapping[str, Any]) -> bytes:
 
 def seal_of(certificate: Certificate) -> str:
     """SHA-256 of all that a certificate says."""
-    data = json.loads(certificate.to_json())
+    data = json.loads(json.dumps(certificate.plain()))  # as whoever reads the file has it
     return _sha256(canonical({name: value for name, value in data.items() if name not in _UNSEALED}))
 
 
