@@ -150,10 +150,9 @@ def find(rows: Rows) -> str:
         samples_by(rows, ("data", "epsilon"), column)
         for column in ("mean_error", "max_error", "epsilon_spent")
     )
-    seen = [TITLES[each] for each in distinct(rows, "data") if each in CHOSEN_ON]
     lines = [
         "η, s and T by the public rule, random 3-way queries, a record added or removed. Its constants were chosen "
-        f"on {', '.join(seen) or 'none of these tables'} (and on biased data); the other tables were not looked at "
+        f"on {', '.join(CHOSEN_ON.values())} and biased data; the other tables were not looked at "
         "for it. Schemas of all but these and NLTCS are drafts.",
         "",
     ]

@@ -23,7 +23,7 @@ from dualquery.table.encoding import decode
 from dualquery.table.records import Records
 from dualquery.types import Reals, Set
 
-Numbers = Callable[[pa.Table], tuple[list[str], Reals]]  # of a table: names, and a number under each
+NumbersOf = Callable[[pa.Table], tuple[list[str], Reals]]  # of a table: names, and a number under each
 
 
 @dataclass(frozen=True, eq=False)
@@ -63,7 +63,7 @@ class Conclusions:
         return combined(names, draws, rows, self._of_replicas(made, names), sampling)
 
     def _of_draws(
-        self, made: Numbers, names: list[str], attributes: Sequence[int]
+        self, made: NumbersOf, names: list[str], attributes: Sequence[int]
     ) -> tuple[Reals | None, Reals]:
         """A function of every draw, and its variance in tables of n records drawn from them."""
         if self.draws.measured is None:
@@ -79,7 +79,7 @@ class Conclusions:
         found: Reals = np.mean(apart**2, axis=0) * part
         return found
 
-    def _sampling_of_rows(self, made: Numbers, names: list[str]) -> Reals:
+    def _sampling_of_rows(self, made: NumbersOf, names: list[str]) -> Reals:
         rng, table = np.random.default_rng([self.draws.seed, 3]), self.draws.table
         size = min(self.draws.records, EVENLY)
         rows = aligned(names, *made(table))
@@ -89,7 +89,7 @@ class Conclusions:
         ]
         return self._sampling(np.array(few) - rows)
 
-    def _of_replicas(self, made: Numbers, names: list[str]) -> Reals:
+    def _of_replicas(self, made: NumbersOf, names: list[str]) -> Reals:
         """The errors of a function in the replicas, one row each."""
         errors = [aligned(names, *made(told)) - aligned(names, *made(known)) for known, told in self.repeated]
         return np.array(errors).reshape(len(errors), len(names))
@@ -154,8 +154,8 @@ class Conclusions:
         made = zip(range(number), self.draws.by_chance(drawn, most=None), strict=False)
         return [table.select(names) for _, table in made]
 
-    def bars(self, made: Numbers, attributes: Sequence[int]) -> tuple[list[str], Reals, list[float]]:
-        """Numbers as the rows give them, and the half-width of what is known of each; NaN where nothing is."""
+    def bars(self, made: NumbersOf, attributes: Sequence[int]) -> tuple[list[str], Reals, list[float]]:
+        """NumbersOf as the rows give them, and the half-width of what is known of each; NaN where nothing is."""
         names, rows = made(self.draws.table)
         errors = self._of_replicas(made, names)
         drawn = self.draws.of(attributes)

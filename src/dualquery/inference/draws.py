@@ -31,7 +31,7 @@ from dualquery.table.dates import Dates
 from dualquery.table.domain import Categorical, Dependency, Domain, Numeric, Sum
 from dualquery.table.encoding import decode
 from dualquery.table.records import Records
-from dualquery.types import Reals, Set
+from dualquery.types import Integers, Reals, Set
 
 DRAWS = 20
 ROWS = 12_000  # released rows that are given weights
@@ -40,14 +40,13 @@ MOST_MOMENTS = 600
 WITH_TRIPLES = 4  # attributes: their triples are drawn, too
 RIDGE = 10.0  # of the variance of a moment: how exactly rows follow it
 MOST_RIDGE = 0.02  # rows would not follow what is hardly known, and look more certain than it is
-Positions = NDArray[np.int64]
 
 
 @dataclass(frozen=True, eq=False)
 class Drawn:
     """Weights of some released rows, one row of them a draw, and their numbers in each draw by column."""
 
-    rows: Positions
+    rows: Integers
     weights: Reals
     numbers: list[dict[str, Reals]]
 
@@ -105,7 +104,7 @@ class Imputations:
         measured: MeasuredTables,
         attributes: Set,
         triples: tuple[Set, ...],
-        rows: Positions,
+        rows: Integers,
         rng: np.random.Generator,
     ) -> Reals:
         codes = {j: whole_codes(self.released, j) for j in attributes}
@@ -172,7 +171,7 @@ class Imputations:
             marks = np.sort(rng.random(size)) * ends[-1]
             yield self._taken(drawn, number, np.minimum(np.searchsorted(ends, marks), len(weights) - 1))
 
-    def _taken(self, drawn: Drawn, number: int, places: Positions) -> pa.Table:
+    def _taken(self, drawn: Drawn, number: int, places: Integers) -> pa.Table:
         """Rows by their place among those that have weights, with the numbers of this draw."""
         table = self.table.take(pa.array(drawn.rows[places]))
         for name, numbers in drawn.numbers[number].items():
@@ -213,7 +212,7 @@ def unit_of(domain: Domain, attribute: int) -> float:
     return 10.0 ** (getattr(domain.column_of(attribute)[1], "decimals", None) or 0)
 
 
-def _tilting(moments: Moments, codes: dict[int, NDArray[np.int64]], rows: Positions) -> Tilting:
+def _tilting(moments: Moments, codes: dict[int, NDArray[np.int64]], rows: Integers) -> Tilting:
     """Some released rows, by moments and by the values of each attribute but its most frequent."""
     names = moments.names
     ones = sum(len(cells) - 1 for cells in moments.ones.values())

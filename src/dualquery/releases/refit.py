@@ -61,8 +61,8 @@ def refit(
     artefact = SyntheticRecords(records)
     draw = Draw.of(artefact, int(said["records"]["rows"]), int(rng.integers(MOST_SEEDS)), trust)
     settled, replicas = replace(public, share=trust.share), []
-    for number, table in enumerate(tables_drawn(records, draw)):
-        tell("estimating errors", number, REPLICAS)
+    for done, table in enumerate(tables_drawn(records, draw)):
+        tell("estimating errors", done, REPLICAS)
         again = remeasured(measured, table, rng)
         short = effort.shorter(_cell_noise(measured))
         found, _ = fit_with_prior(again, settled, short, rng, no_progress, _fit)
@@ -122,7 +122,9 @@ def _certificate(
 ) -> Certificate:
     """What the release said of its promise, and what is new."""
     data: Mapping[str, Any] = json.loads(said.to_json())
-    kept = {key: value for key, value in data.items() if key not in ("seal", "signature", "check")}
+    kept = {
+        key: value for key, value in data.items() if key not in ("seal", "signature", "check", "accepted")
+    }
     return Certificate.of(
         {
             **kept,
