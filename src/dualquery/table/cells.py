@@ -167,8 +167,7 @@ def written(
 def as_numpy(numbers: pa.Array | pa.ChunkedArray) -> NDArray[Any]:
     """Numbers of Arrow; NaN for null. (`to_numpy` would import pandas, where it is installed.)"""
     if numbers.null_count:
-        floats = numbers if pa.types.is_floating(numbers.type) else numbers.cast(pa.float64(), safe=False)
-        numbers = floats.fill_null(float("nan"))
+        return numbers.to_numpy(zero_copy_only=False)
     if isinstance(numbers, pa.ChunkedArray):
         return np.concatenate(
             [np.from_dlpack(chunk) for chunk in numbers.chunks or [pa.nulls(0, numbers.type)]]
