@@ -297,20 +297,28 @@ def scales_of(check: Check, curves: ErrorCurves, replicas: Sequence[Replica]) ->
 
 
 def pooled(ratios: Fractions, variances: Fractions) -> list[float]:
-    """λ + ½ sd of each, by its posterior: all share most of their prior, the likeliest of those that are `WIDER`."""
+    """λ + ½ sd of each, by its posterior: all share most of their prior, which may be `WIDER`.
+
+    Noise alone makes no bar narrower.
+    """
     if not len(ratios):
         return []
     usual = np.full((len(ratios),) * 2, PRIOR**2 - OWN**2) + OWN**2 * np.eye(len(ratios))
-
-    def unlikely(times: int) -> float:
-        """−2 log of how likely the ratios are, but for a constant."""
-        seen = times**2 * usual + np.diag(variances)
-        return float((ratios - 1) @ np.linalg.solve(seen, ratios - 1) + np.linalg.slogdet(seen)[1])
-
-    prior = min(WIDER, key=unlikely) ** 2 * usual
-    gain = prior @ np.linalg.inv(prior + np.diag(variances))
-    mean, variance = 1 + gain @ (ratios - 1), np.diag(prior - gain @ prior)
-    wide = mean + np.sqrt(np.maximum(0.0, variance)) / 2
+    likely, means, squares = [], [], []
+    for times in WIDER:
+        prior = times**2 * usual
+        seen = prior + np.diag(variances)
+        gain = prior @ np.linalg.inv(seen)
+        means.append(1 + gain @ (ratios - 1))
+        squares.append(np.diag(prior - gain @ prior) + means[-1] ** 2)
+        exponent = (ratios - 1) @ np.linalg.solve(seen, ratios - 1)
+        likely.append(-(exponent + np.linalg.slogdet(seen)[1]) / 2)
+    weight = np.exp(np.array(likely) - max(likely))
+    weight /= weight.sum()
+    mean = weight @ np.array(means)
+    variance = weight @ np.array(squares) - mean**2
+    spread = np.sqrt(np.maximum(0.0, variance))
+    wide = np.maximum(mean + spread / 2, np.minimum(1.0, mean + 2 * spread))
     return [max(LEAST_SCALE, each) for each in wide.tolist()]
 
 
