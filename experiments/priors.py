@@ -217,7 +217,7 @@ EXPERIMENT = Experiment(
     paper="Our own: Adult's training part is private, its test part (15,060 rows) or rows made of it are public. The "
     "comparison is private multiplicative weights on the public rows alone (Liu et al. 2021).",
     before="Public rows are believed as far as the noisy measurements bear them out; a prior that is wrong should "
-    "cost nothing.",
+    "cost nothing",
     points=points,
     draw=draw,
     find=find,

@@ -269,7 +269,10 @@ def test_plan_prints_the_price_of_each_step(command: Run, place: Path) -> None:
     }
     by_zcdp, by_gaussian = float(rho_of(epsilon=1.0, delta=1e-6)), 0.02801
     for more, words in (
-        (["--mechanism", "projection"], ["measure 12 one-way", "measure pairs", "measure what is still"]),
+        (
+            ["--mechanism", "projection"],
+            ["measure 12 one-way", "measure pairs", "measure what is still", "measure means inside"],
+        ),
         (["--mechanism", "gaussian"], ["measure every query"]),
     ):
         code, out, err = command(*plan_arguments(place, "--delta", "1e-6", *more, "--accounting", "zcdp"))
@@ -305,7 +308,7 @@ def test_plan_shows_the_measurement_of_a_private_number_of_records(command: Run,
         assert sum(float(each) for _, _, each in steps.values()) == pytest.approx(rho, rel=1e-3)
     code, out, err = command(*plan_arguments(place, *private))
     assert (code, err) == (0, "")
-    assert len(priced(out)) == 3  # the total is among the one-way tables
+    assert len(priced(out)) == 4  # the total is among the one-way tables
 
 
 def test_plan_sums_up_steps_of_one_kind(command: Run, place: Path) -> None:
@@ -367,7 +370,7 @@ def test_a_target_that_is_too_dear_is_refused_at_once(command: Run, place: Path)
 def test_flags_of_other_mechanisms_are_refused(command: Run, place: Path, mechanism: str) -> None:
     """`plan` and `release` give every flag; a mechanism takes its own."""
     words = {"iterate": "last", "updates": "once", "start": "uniform", "measured": "queries", "memory": "1GB"}
-    words |= {"free": "zeros", "oracle": "search"}
+    words |= {"free": "zeros", "oracle": "search", "means": "0.1"}
     foreign = [field for field in options() if field not in flags_of(WISHES[mechanism])]
     for field in foreign:
         flag = "--" + field.replace("_", "-")
@@ -451,11 +454,10 @@ def test_private_number_of_records_is_measured(command: Run, place: Path, tmp_pa
     assert code == 0, err
     certificate = json.loads((tmp_path / "other" / "certificate.json").read_text())
     assert certificate["mechanism"] == "projection"
-    assert [event["times"] for event in certificate["events"]] == [
-        1,
-        1,
-        2,
-    ]  # the number once, then three stages
+    # the number, one-way tables, misfits of pairs, pairs or one-way tables again, means inside bins
+    assert [event["times"] for event in certificate["events"]] == [1, 1, 1, 1, 1]
+    assert certificate["events"][2]["sensitivity_squared"] == "66"  # a misfit of each pair
+    assert certificate["check"]["share"] == 0
     assert certificate["budget"]["accounting"] == "gaussian"
     number = certificate["events"][0]
     times = math.isqrt(int(number["sensitivity_squared"]))  # the number, times a whole number
@@ -586,6 +588,15 @@ def test_other_kinds_of_tables(command: Run, place: Path, tmp_path: Path, form: 
         (["--oracle", "nonsense"], "--oracle"),
         (["--iterate", "last"], "--iterate means nothing to the mechanism 'dualquery'"),
         (["--records", "5"], "declared number"),
+        (["--means", "1"], "--means"),
+        (["--means", "nan"], "--means"),
+        (["--check", "2"], "--check"),
+        (["--check", "nan"], "--check"),
+        (["--threads", "0"], "--threads"),
+        (["--engine", "opencl"], "--engine"),
+        (["--accept", "nowhere.toml"], "nowhere.toml"),
+        (["--prior-origin", "the census"], "name it with --prior"),
+        (["--prior", "schema.toml"], "--prior-origin"),
         (["--nonsense"], "--nonsense"),
         (["--schema", "nowhere.toml"], "nowhere.toml"),
         (["--rounds", "100000"], "cost more than epsilon = 1"),

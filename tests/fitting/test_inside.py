@@ -8,6 +8,7 @@ import pytest
 from dualquery.fitting.copula import hidden_normals
 from dualquery.fitting.inside import inside, likeliest_spread, placed, tilted
 from dualquery.fitting.measured import Measured, Numbers
+from dualquery.pool import limited
 from dualquery.queries.inside import BinSums
 from dualquery.table.domain import Categorical, Domain, Numeric
 from dualquery.table.encoding import decode, encode
@@ -84,6 +85,18 @@ def test_the_order_inside_bins_carries_the_correlation_on() -> None:
     free = decode(placed(alone, means[:1], records.rows, np.random.default_rng(1))).to_pydict()
     off = [abs(np.corrcoef(x["x"], tied["y"])[0, 1] - truth) for x in (tied, free)]
     assert off[0] < 0.5 * off[1]
+
+
+def test_places_are_the_same_on_any_number_of_threads() -> None:
+    records = records_of(table())
+    measured = measured_of(records, 30.0)
+    found = []
+    for number in (1, 2, 5):
+        with limited(number):
+            places = placed(records, measured, records.rows, np.random.default_rng(2)).places
+        found.append([None if each is None else each.tobytes() for each in places])
+    assert found[0] == found[1] == found[2]
+    assert found[0][0] is not None
 
 
 def test_how_far_off_a_bin_may_be() -> None:

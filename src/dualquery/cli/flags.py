@@ -285,7 +285,8 @@ def ask_packages(command: str) -> None:
 
 def _flag(name: str, option: wishes.Option) -> Any:
     flag = option.flag
-    limits: dict[str, Any] = {} if flag.least is None else {"min": flag.least}
+    ends = {"min": flag.least, "max": flag.most}
+    limits: dict[str, Any] = {end: limit for end, limit in ends.items() if limit is not None}
     if flag.parser is not None:
         limits["parser"] = flag.parser
     described = typer.Option(

@@ -27,6 +27,13 @@ from dualquery.table.records import Records
 from dualquery.types import Fractions
 
 SYNTHETIC, ANSWERS = "synthetic.parquet", "answers.parquet"
+FEWEST_ROWS = 20_000  # of synthetic data
+MOST_ROWS = 10**7  # by default; more may be asked for
+
+
+def usual_rows(records: int) -> int:
+    """As many rows as a table of so many records gets by default."""
+    return min(max(FEWEST_ROWS, records), MOST_ROWS)
 
 
 class Artefact(Protocol):

@@ -17,7 +17,7 @@ from dualquery.beliefs.factored import Factored, Products, RunningAnswers
 from dualquery.errors import DualQueryError
 from dualquery.fitting.inside import placed
 from dualquery.fitting.measured import Measured
-from dualquery.mechanisms.artefact import BareAnswers, SyntheticRecords
+from dualquery.mechanisms.artefact import BareAnswers, SyntheticRecords, usual_rows
 from dualquery.mechanisms.mechanism import Outcome, Plan, Task
 from dualquery.queries.rules import obeyed
 from dualquery.queries.workload import Workload
@@ -26,8 +26,6 @@ from dualquery.table.places import has_places
 from dualquery.table.records import Records
 from dualquery.types import Fractions, Progress
 
-FEWEST_ROWS = 20_000  # of synthetic data
-MOST_ROWS = 10**7  # by default; more may be asked for
 NO_RECORDS = "this mechanism answers the workload and makes no synthetic records"
 
 Reply = TypeVar("Reply")
@@ -108,11 +106,6 @@ def synthetic_rows(task: Task, wanted: int | None) -> int:
     if wanted is not None and wanted < 1:
         raise DualQueryError("a synthetic table has at least one row")
     return wanted or usual_rows(task.rows)
-
-
-def usual_rows(records: int) -> int:
-    """As many rows as a table of so many records gets by default."""
-    return min(max(FEWEST_ROWS, records), MOST_ROWS)
 
 
 def finished(outcome: Outcome, rows: int, entropy: Entropy) -> Outcome:

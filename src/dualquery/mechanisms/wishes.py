@@ -25,6 +25,7 @@ class Flag:
     help: str
     metavar: str
     least: float | None = None
+    most: float | None = None
     names: tuple[str, ...] = ()
     parser: Callable[[str], Any] | None = None
 
@@ -87,6 +88,7 @@ class ProjectionWishes(RowsWishes):
         "The share of the budget for means inside the bins of numbers; 0 for none. [default: 0.02]",
         "SHARE",
         least=0.0,
+        most=0.5,
     )
     items_per_record: int | None = wish(
         "Records are baskets, of which so many items count; the rest is dropped.", "N", least=1

@@ -12,8 +12,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 import pyarrow as pa
 
-from dualquery.mechanisms.artefact import SYNTHETIC
-from dualquery.mechanisms.outcomes import usual_rows
+from dualquery.mechanisms.artefact import SYNTHETIC, usual_rows
 
 if TYPE_CHECKING:
     from dualquery.releases.release import Release

@@ -19,7 +19,6 @@ import numpy as np
 import pyarrow as pa
 from numpy.typing import NDArray
 
-from dualquery.compiled import njit
 from dualquery.table.columns import Signed
 from dualquery.table.numbers import Numeric, rounded_inside
 from dualquery.types import Integers, Reals
@@ -58,20 +57,14 @@ def places_of(column: Numeric, codes: Integers, numbers: Reals) -> Places:
         per = np.divide(MOST, width, out=np.zeros(len(width)), where=width > 0)
     per[~np.isfinite(per)] = 0.0
     # one more bin, for what is missing; a bin of one number has its middle, and so has one too narrow to divide
-    start, per = np.append(low, 0.0), np.append(per, 0.0)
-    return _placed(start, per, codes, np.asarray(numbers, np.float64))
-
-
-@njit(cache=True)
-def _placed(start, per, codes, numbers):  # type: ignore[no-untyped-def]
-    found = np.empty(len(codes), np.uint16)
-    for i in range(len(codes)):
-        code = codes[i]
-        if per[code] == 0.0:
-            found[i] = HALF
-        else:
-            found[i] = int(min(max((numbers[i] - start[code]) * per[code], 0.0), 1.0 * MOST) + 0.5)
-    return found
+    start, per = np.append(low, 0.0)[codes], np.append(per, 0.0)[codes]
+    with np.errstate(invalid="ignore"):  # no compiled loop: a question to a release must not wait for numba
+        found = np.subtract(numbers, start, dtype=np.float64)
+        found *= per
+        np.clip(found, 0.0, MOST, out=found)
+        found[per == 0.0] = HALF
+        found += 0.5
+        return found.astype(np.uint16)
 
 
 def numbers_at(column: Numeric, codes: NDArray[np.unsignedinteger], places: Places) -> Reals:
