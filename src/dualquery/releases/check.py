@@ -297,7 +297,10 @@ def scales_of(check: Check, curves: ErrorCurves, replicas: Sequence[Replica]) ->
 
 
 def pooled(ratios: Fractions, variances: Fractions) -> list[float]:
-    """λ + ½ sd of each, by its posterior: all share most of their prior, the likeliest of those that are `WIDER`."""
+    """λ + ½ sd of each, by its posterior: all share most of their prior, the likeliest of those that are `WIDER`.
+
+    Noise alone makes no bar narrower.
+    """
     if not len(ratios):
         return []
     usual = np.full((len(ratios),) * 2, PRIOR**2 - OWN**2) + OWN**2 * np.eye(len(ratios))
@@ -310,7 +313,8 @@ def pooled(ratios: Fractions, variances: Fractions) -> list[float]:
     prior = min(WIDER, key=unlikely) ** 2 * usual
     gain = prior @ np.linalg.inv(prior + np.diag(variances))
     mean, variance = 1 + gain @ (ratios - 1), np.diag(prior - gain @ prior)
-    wide = mean + np.sqrt(np.maximum(0.0, variance)) / 2
+    spread = np.sqrt(np.maximum(0.0, variance))
+    wide = np.maximum(mean + spread / 2, np.minimum(1.0, mean + 2 * spread))
     return [max(LEAST_SCALE, each) for each in wide.tolist()]
 
 
