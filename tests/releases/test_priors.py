@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping
+from contextlib import nullcontext
 from pathlib import Path
 from typing import Any
 
@@ -16,6 +17,8 @@ import dualquery
 from dualquery import Budget, DualQueryError, Release
 from dualquery.privacy.budget import Accounting
 from dualquery.privacy.neighbours import Neighbours
+from dualquery.releases.priors import refuse_same
+from dualquery.table.reading.postgresql import PostgresTable
 
 SCHEMA: Mapping[str, Any] = {
     "attribute": [
@@ -117,6 +120,34 @@ def test_pure_noise_cannot_test_a_prior() -> None:
             prior=SAMPLE,
             prior_origin="sample",
         )
+
+
+@pytest.mark.parametrize(
+    ("table", "prior", "same"),
+    [
+        ("clinic.sqlite#patients", "clinic.sqlite#patients", True),
+        ("clinic.sqlite#patients", "./clinic.sqlite#patients", True),
+        ("clinic.sqlite", "clinic.sqlite#patients", True),  # the only table, perhaps
+        ("clinic.sqlite#patients", "clinic.sqlite#others", False),
+        ("parts/*.parquet", "parts/*.parquet", True),
+        ("parts/*.parquet", "parts/1.parquet", True),
+        ("parts", "parts/1.parquet", True),
+        ("parts/1.parquet", "parts/2.parquet", False),
+        ("gone.csv", "gone.csv", True),
+        ("parts/1.parquet", "gone.csv", False),
+        (PostgresTable("postgresql://host/x", "a"), PostgresTable("postgresql://host/x", "a"), True),
+        (PostgresTable("postgresql://host/x", "a"), PostgresTable("postgresql://host/x", "b"), False),
+    ],
+)
+def test_a_prior_that_is_named_like_the_table_or_a_part_of_it_is_refused(
+    table: object, prior: object, same: bool, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "parts").mkdir()
+    for name in ("clinic.sqlite", "parts/1.parquet", "parts/2.parquet"):
+        (tmp_path / name).touch()
+    with pytest.raises(DualQueryError, match="the private table itself") if same else nullcontext():
+        refuse_same(prior, table)
 
 
 def test_a_file_named_twice_is_refused(tmp_path: Path) -> None:

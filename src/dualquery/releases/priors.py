@@ -8,6 +8,7 @@ refusal that compared contents would tell who is in the table.
 
 from __future__ import annotations
 
+import glob
 import hashlib
 import os
 from collections.abc import Sequence
@@ -26,6 +27,7 @@ from dualquery.table.dates import Dates
 from dualquery.table.domain import Categorical, Domain, Numeric
 from dualquery.table.encoding import encode
 from dualquery.table.reading import read_table
+from dualquery.table.reading.postgresql import PostgresTable
 from dualquery.table.reading.source import WantedColumns
 from dualquery.table.records import Records
 from dualquery.table.schema import Schema
@@ -72,15 +74,37 @@ def refuse_same(prior: object, table: object) -> None:
 
 
 def _same(prior: object, table: object) -> bool:
-    """Whether the same thing was named twice."""
-    if prior is table:
+    """Whether the same thing was named twice, or one name stands for a file that the other stands for, too."""
+    if prior is table or (isinstance(prior, PostgresTable) and prior == table):
         return True
-    if not all(isinstance(each, str | os.PathLike) for each in (prior, table)):
-        return False
+    mine = {_identity(file): within for file, within in _files_of(prior)}
+    others = ((_identity(file), within) for file, within in _files_of(table))
+    return any(
+        file in mine and (mine[file] == within or not mine[file] or not within) for file, within in others
+    )
+
+
+def _files_of(named: object) -> list[tuple[str, str]]:
+    """The files that a name stands for, and the table in each where it says one ('' where it does not)."""
+    if not isinstance(named, str | os.PathLike):
+        return []
+    text = os.fsdecode(os.fspath(named))
+    if os.path.isdir(text):
+        inside = os.path.join(glob.escape(text), "**", "*")
+        return [(text, ""), *((each, "") for each in glob.iglob(inside, recursive=True))]
+    if os.path.exists(text):
+        return [(text, "")]
+    file, _, within = text.partition("#")
+    return [(each, within) for each in [file, *glob.iglob(file, recursive=True)]]
+
+
+def _identity(file: str) -> object:
+    """Alike for two names of one file, as `os.path.samefile` has it."""
     try:
-        return os.path.samefile(os.fspath(prior), os.fspath(table))  # type: ignore[call-overload]
+        found = os.stat(file)
     except OSError:
-        return False
+        return file
+    return found.st_dev, found.st_ino
 
 
 def _read(given: Any, origin: str | None, schema: Schema) -> tuple[PublicRows, Entry]:
