@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from fractions import Fraction
 from itertools import product
 
@@ -127,6 +127,40 @@ def test_an_epoch_is_paid_when_it_opens_and_ends_with_its_first_above() -> None:
     with pytest.raises(BudgetError, match="another slot"):
         slot.begin(law, paid, NOTHING)
     assert len(paid.events) == 2
+
+
+class Overtaken:
+    """The lock of a slot, whose rival ends its test just before we get the lock."""
+
+    def __init__(self, slot: Slot, rival: Callable[[], Found | None]) -> None:
+        self._lock, self._rival, slot._busy = slot._busy, rival, self  # type: ignore[assignment]
+
+    def acquire(self, *, blocking: bool) -> bool:
+        self._rival()
+        return self._lock.acquire(blocking=blocking)
+
+    def release(self) -> None:
+        self._lock.release()
+
+
+def test_a_test_that_waited_for_a_fire_is_refused() -> None:
+    law, far, entropy = SparseVector(Fraction(1, 2), 50), np.array([10_000]), SeededEntropy(2)
+    paid = ledger(Accounting.ZCDP, epsilon=5)
+    slot = Slot(paid, law.event, NOTHING)
+    first = slot.begin(law, paid, NOTHING)
+    Overtaken(slot, lambda: first(far, entropy))
+    with pytest.raises(BudgetError, match="another slot"):
+        slot.begin(law, paid, NOTHING)
+
+
+def test_a_refused_test_does_not_block_a_slot() -> None:
+    law, far, entropy = SparseVector(Fraction(1, 2), 50), np.array([10_000]), SeededEntropy(2)
+    paid = ledger(Accounting.ZCDP, epsilon=5)
+    slot = Slot(paid, law.event, NOTHING)
+    assert slot.begin(law, paid, NOTHING)(np.array([0]), entropy) is None
+    with pytest.raises(BudgetError, match="equally far"):
+        slot.begin(SparseVector(Fraction(1, 2), 50, sensitivity=2), paid, NOTHING)
+    assert slot.begin(law, paid, NOTHING)(far, entropy) is not None
 
 
 @pytest.mark.parametrize("accounting", [Accounting.PURE, Accounting.ZCDP, Accounting.RENYI])

@@ -288,6 +288,27 @@ def test_bad_criteria_are_refused_in_a_sentence_and_nothing_is_charged(
     assert not Books(book).read("people").charges
 
 
+@pytest.mark.parametrize(
+    ("tables", "mechanism", "why"), [(3, None, "leave it out"), (2, "gaussian", "no synthetic records leave")]
+)
+def test_what_no_number_of_records_lets_be_accepted_is_refused_before_the_book_is_charged(
+    people: Records, tmp_path: Path, tables: int, mechanism: str | None, why: str
+) -> None:
+    book = tmp_path / "ledger.db"
+    create(book, name="people", epsilon=10, delta=1e-6, neighbours=Neighbours.ADD_REMOVE)
+    with pytest.raises(DualQueryError, match=why):
+        dualquery.release(
+            people,
+            workload=["sex = female AND region = north"],
+            budget=Budget(1, 1e-6, Neighbours.ADD_REMOVE),
+            accept={"criterion": [{"tables": tables, "mean": 0.5}]},
+            mechanism=mechanism,
+            ledger=book,
+            dataset="people",
+        )
+    assert not Books(book).read("people").charges
+
+
 def test_acceptance_without_a_check_is_refused(people: Records, tmp_path: Path) -> None:
     given: dict[str, Any] = {"workload": "marginals:2", "budget": Budget(1, 1e-6), "accept": GOOD}
     with pytest.raises(DualQueryError, match="--check"):

@@ -86,6 +86,14 @@ def test_texts_and_mixed_cells_have_the_places_of_their_numbers() -> None:
         np.testing.assert_array_equal(one, other)
 
 
+@pytest.mark.filterwarnings("error")
+def test_numbers_far_beyond_the_edges_lie_at_the_ends_without_a_word() -> None:
+    given = frame(4).assign(height=[-1e308, 1e308, np.inf, -np.inf], paid=[1e308, -1e308, np.inf, -np.inf])
+    places = encode(given, SCHEMA).places
+    assert places[0].tolist() == [0, MOST, MOST, 0]
+    assert places[2].tolist() == [MOST, 0, MOST, 0]
+
+
 def test_a_table_on_disk_has_the_same_sums(tmp_path) -> None:
     frame(3000).to_csv(tmp_path / "t.csv", index=False)
     whole = encode(tmp_path / "t.csv", SCHEMA)

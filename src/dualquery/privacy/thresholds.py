@@ -312,13 +312,18 @@ class Slot:
         """The one test in flight, or BudgetError where this slot does not pay for it."""
         require(ledger is self._ledger, "This slot was paid for by another ledger.")
         require(test.event == self._fire, "This slot was paid for another test.")
-        # An epoch draws the noise of its threshold once, by how far the numbers of its first test move.
-        self._moved = test.sensitivity if self._moved is None else self._moved
-        require(test.sensitivity == self._moved, "The tests of a slot are of numbers that move equally far.")
         cheaper = type(follow_up) is type(self._follow_up) and follow_up.rho <= self._follow_up.rho
         require(cheaper, "This slot pays for a cheaper measurement only.")
-        require(not self._closed, "The test of this slot has fired; pay for another slot.")
         require(self._busy.acquire(blocking=False), "A test of this slot is under way; one slot, one test.")
+        try:  # what tests change is looked at while none is under way
+            require(not self._closed, "The test of this slot has fired; pay for another slot.")
+            # An epoch draws the noise of its threshold once, by how far the numbers of its first test move.
+            moved = test.sensitivity if self._moved is None else self._moved
+            require(test.sensitivity == moved, "The tests of a slot are of numbers that move equally far.")
+            self._moved = moved
+        except BudgetError:
+            self._busy.release()
+            raise
 
         def drawn(x: Integers, entropy: Entropy) -> Found | None:
             if isinstance(test, HazardTest):

@@ -116,7 +116,7 @@ def release(
         else settle(workload, budget, wanted, mechanism, None, booked=True, prior=public)
     )
     if booked is not None and booked.budget.adaptive:
-        refuse_hopeless(workload, booked.budget, wanted, mechanism, public)
+        refuse_hopeless(workload, booked.budget, wanted, mechanism, public, checking)
     prepaid = None if booked is None else ledger_of(booked.budget, ledger=ledger, dataset=dataset)
     counter = counting(table, described, budget.neighbours, wanted.get("memory"), tell)
     tell("planning", 0, 1)

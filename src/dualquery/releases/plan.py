@@ -111,18 +111,24 @@ def plan_checked(
     """The plan with what is left beside a check, where synthetic records leave; else with the whole budget."""
     check = wanted.set_aside(task)
     if isinstance(check, Unchecked):
-        return WithCheck(*plan_for(task, options, mechanism), check)
+        chosen, made = plan_for(task, options, mechanism)
+        if why := _nothing_to_check(made):  # refused whatever the number of records is
+            wanted.refused(why)
+        return WithCheck(chosen, made, check)
     chosen, made = plan_for(check.task, options, mechanism)
-    if not made.steps:
-        return WithCheck(
-            *plan_for(task, options, mechanism), wanted.refused("the mechanism looks at no data")
-        )
-    if not made.records:
-        return WithCheck(*plan_for(task, options, mechanism), wanted.refused("no synthetic records leave"))
+    if why := _nothing_to_check(made):
+        return WithCheck(*plan_for(task, options, mechanism), wanted.refused(why))
     if _fits(task.budget, (check.step(), *made.steps)):
         return WithCheck(chosen, made, check)
     why = "beside a check this plan would exceed the budget"
     return WithCheck(*plan_for(task, options, mechanism), wanted.refused(why))
+
+
+def _nothing_to_check(made: Plan[Any]) -> str | None:
+    """Why what a plan makes could not be checked, if so."""
+    if not made.steps:
+        return "the mechanism looks at no data"
+    return None if made.records else "no synthetic records leave"
 
 
 def _fits(budget: Budget, steps: Sequence[Step]) -> bool:
@@ -211,12 +217,14 @@ def refuse_hopeless(
     options: Mapping[str, object],
     mechanism: str | None,
     prior: PublicRows | None = None,
+    wanted: Wanted = NOTHING_WANTED,
 ) -> None:
-    """Refuse what no number of records would let be planned; the first plan that stands ends the search."""
+    """Refuse what no number of records would let be planned and judged; the first that stands ends the search."""
     priced, refused = price_of_rows(budget), None
     for rows in TRIED:
         try:
-            plan_for(replace(priced.known(rows).task(workload, places=True), prior=prior), options, mechanism)
+            task = replace(priced.known(rows).task(workload, places=True), prior=prior)
+            plan_checked(task, options, mechanism, wanted)
         except DualQueryError as problem:
             refused = refused or problem
         else:

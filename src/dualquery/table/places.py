@@ -92,7 +92,8 @@ class _WithPlaces(Numeric):
 
     def bin_codes(self, found: Reals) -> Signed:
         codes = super().bin_codes(found).astype(np.int64)
-        units = found * 10**self.decimals if self.decimals else found
+        with np.errstate(over="ignore"):  # of a number far beyond the edges, which lies at the end of its bin
+            units = found * 10**self.decimals if self.decimals else found
         place = places_of(self, np.maximum(codes, 0), units)
         return np.where(codes < 0, codes, (codes << _BITS) + place)
 
