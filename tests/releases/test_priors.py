@@ -96,6 +96,7 @@ def test_a_release_is_a_prior_by_itself(release: Release, tmp_path: Path) -> Non
     ("options", "words"),
     [
         ({"prior_origin": None}, "say where the prior's rows come from"),
+        ({"prior_origin": " "}, "say where the prior's rows come from"),
         ({"prior": None}, "no prior"),
         ({"prior": TABLE}, "the private table itself"),
         ({"prior": pa.table({"height": [1.0]})}, "none of the columns"),

@@ -86,7 +86,7 @@ def regress(
     ```
     """
     from dualquery.mechanisms.error_bars import LEVEL
-    from dualquery.releases.release import Release, with_bar
+    from dualquery.releases.release import Release
 
     rows = Release.load(folder).regress(formula, family, frame="arrow").to_pylist()
     if json:
@@ -99,10 +99,8 @@ def regress(
         [
             [
                 each["name"],
-                with_bar(each["estimate"], each["population_high"] - each["estimate"]),
-                f"{each['population_low']:,.4g}",
-                f"{each['population_high']:,.4g}",
-                "" if each["p"] is None else f"{each['p']:.3f}",
+                *_with_ends(each["estimate"], each["population_low"], each["population_high"]),
+                "" if each["p"] is None else _chance(each["p"]),
                 "" if each["noise"] is None else f"{each['noise']:.1f}",
             ]
             for each in said
@@ -112,3 +110,15 @@ def regress(
     for each in rows:
         if each["note"] is not None:
             output.say("Note", f"{each['name']}: {each['note']}")
+
+
+def _with_ends(estimate: float, low: float, high: float) -> tuple[str, ...]:
+    """An estimate with its bar, and the ends of its interval with as many digits."""
+    from dualquery.releases.release import with_bar
+
+    numbers = [with_bar(each, high - estimate) for each in (estimate, low, high)]
+    return numbers[0], *(each.partition(" ± ")[0] for each in numbers[1:])
+
+
+def _chance(p: float) -> str:
+    return "< 0.001" if p < 0.001 else f"{p:.3f}"

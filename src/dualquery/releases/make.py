@@ -161,6 +161,7 @@ def release(
         entropy=entropy,
         rows_from=known.source,
         synthetic_rows=outcome.artefact.rows,
+        rows_for_people=None if wanted.get("synthetic_rows") else known.rows,
         artefact=outcome.artefact.words,
         replicas={"number": len(replicas), **draw.to_json()},
         predicted_error=predicted,

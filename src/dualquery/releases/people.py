@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 import pyarrow as pa
 
-from dualquery.mechanisms.artefact import SYNTHETIC, usual_rows
+from dualquery.mechanisms.artefact import SYNTHETIC
 
 if TYPE_CHECKING:
     from dualquery.releases.release import Release
@@ -40,8 +40,8 @@ def files_of(release: Release) -> dict[str, pa.Table]:
 def for_people(release: Release) -> pa.Table:
     """The rows that people open: as many as the table has, where nobody asked for a number of them."""
     table = release.to_arrow()
-    rows, records = table.num_rows, int(release.certificate["records"]["rows"])
-    if release.records is None or rows <= records or rows != usual_rows(records):
+    wanted = release.certificate.get("rows_for_people")
+    if release.records is None or wanted is None or wanted >= table.num_rows:
         return table
-    rng = np.random.default_rng([int(release.certificate["replicas"]["seed"]), records])
-    return table.take(pa.array(np.sort(rng.permutation(rows)[:records])))
+    rng = np.random.default_rng([int(release.certificate["replicas"]["seed"]), wanted])
+    return table.take(pa.array(np.sort(rng.permutation(table.num_rows)[:wanted])))

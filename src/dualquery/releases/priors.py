@@ -112,7 +112,7 @@ def _read(given: Any, origin: str | None, schema: Schema) -> tuple[PublicRows, E
         given = Release.load(given)
     if isinstance(given, Release):
         return _of_release(given, schema)
-    if origin is None:
+    if origin is None or not origin.strip():
         raise DualQueryError(
             "say where the prior's rows come from and why they are public: --prior-origin 'census sample 2023'"
         )

@@ -391,9 +391,10 @@ def plan_chosen_pairs(task: Task, rule: PairRule, wanted: ProjectionWishes, effo
         ),
         reason=(
             f"{task.rows:,} records are few for {number:,} pairs of attributes, so one-way tables are measured first "
-            f"({ones:.0%} of the budget), then how far each pair lies from independence "
-            f"({misfits:.0%}). If relationships look strong enough, the strongest are measured with the rest of the "
-            "budget, as many as gain most, else the one-way tables once more; rows are fitted to what was measured"
+            f"({part * ones:.0%} of the budget), then how far each pair lies from independence "
+            f"({part * misfits:.0%}). If relationships look strong enough, the strongest are measured with the rest "
+            "of the budget, as many as gain most, else the one-way tables once more; rows are fitted to what was "
+            "measured"
         ),
         steps=tuple(stage.step() for stage in stages),
         errors=(MEAN_ERROR * noise, MAX_ERROR * noise),
@@ -401,6 +402,6 @@ def plan_chosen_pairs(task: Task, rule: PairRule, wanted: ProjectionWishes, effo
         memory=wanted.memory,
         notes=(
             "where no relationship is measured, only one-way tables are known, and answers about two attributes "
-            "assume that the two are unrelated",
+            "assume that the two are unrelated; the predicted error is that of the noise, and does not count this",
         ),
     )
