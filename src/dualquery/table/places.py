@@ -58,7 +58,8 @@ def places_of(column: Numeric, codes: Integers, numbers: Reals) -> Places:
     per[~np.isfinite(per)] = 0.0
     # one more bin, for what is missing; a bin of one number has its middle, and so has one too narrow to divide
     start, per = np.append(low, 0.0)[codes], np.append(per, 0.0)[codes]
-    with np.errstate(invalid="ignore", over="ignore"):  # and no compiled loop: numba takes long to load
+    # no compiled loop: a question to a release must not wait for numba
+    with np.errstate(over="ignore", invalid="ignore"):
         found = np.subtract(numbers, start, dtype=np.float64)
         found *= per
         np.clip(found, 0.0, MOST, out=found)
