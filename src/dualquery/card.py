@@ -88,7 +88,12 @@ def on_card() -> Iterator[Any]:
 @cache
 def kernels(source: str, options: tuple[str, ...] = ()) -> Any:
     """The kernels of a source, compiled once."""
-    return card().RawModule(code=source, options=("-std=c++17", *options))
+    module = card().RawModule(code=source, options=("-std=c++17", *options))
+    try:
+        module.compile()
+    except Exception as problem:  # of the compiler, which says many lines
+        raise CardError(f"its kernels cannot be compiled: {str(problem).strip().splitlines()[0]}") from None
+    return module
 
 
 def free_bytes() -> int:

@@ -35,6 +35,9 @@ def held(numbers: Any) -> Held:
 class Kernels:
     """What `cupy.RawModule` is: kernels by their names."""
 
+    def compile(self) -> None:
+        """Done when it was made."""
+
     def __init__(self, folder: Path, code: str) -> None:
         code = re.sub(
             r"extern __shared__ (\w+) (\w+)\[\];", r"\1* \2 = (\1*)shared_room.data();", self._expanded(code)

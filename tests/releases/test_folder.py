@@ -55,7 +55,7 @@ def test_a_folder_gives_back_the_release(make: Make, tmp_path: Path) -> None:
 
 def test_people_open_as_many_rows_as_the_table_has(make: Make, tmp_path: Path) -> None:
     """By default; answers come from all rows, and a number that was asked for is kept."""
-    release = make(synthetic_rows=None)
+    release = make(mechanism="projection")
     release.save(tmp_path / "out", csv=True)
     few = pyarrow.parquet.read_table(tmp_path / "out" / "synthetic.parquet")
     assert few.num_rows == pyarrow.csv.read_csv(tmp_path / "out" / "synthetic.csv").num_rows == 500
