@@ -74,6 +74,8 @@ def report_html(release: Release, certificate: Certificate) -> str:
 
 
 def _title(certificate: Certificate) -> str:
+    if "fitted" in certificate:
+        return "Rows from noisy tables"
     return "A private release" if certificate.private else "A release that is not private"
 
 
@@ -102,6 +104,11 @@ def _tiles(certificate: Certificate) -> str:
     ]
     if not certificate.private:
         tiles[0] = ("not private", words.why_not_private(certificate))
+    if "fitted" in certificate:
+        tiles = [
+            (f"{certificate['fitted']['tables']:,}", "tables with noise, from elsewhere"),
+            (f"{certificate['records']['rows']:,}", "records that they are about"),
+        ]
     cells = "".join(
         f'<div class="tile"><b>{escape(value)}</b><span>{escape(label)}</span></div>'
         for value, label in tiles
@@ -110,9 +117,10 @@ def _tiles(certificate: Certificate) -> str:
 
 
 def _alarm(certificate: Certificate) -> str:
-    if certificate.private and not certificate["warnings"]:
+    safe = certificate.private or ("fitted" in certificate and not certificate["schema_is_draft"])
+    if safe and not certificate["warnings"]:
         return ""
-    title = "Please note" if certificate.private else "Do not publish this"
+    title = "Please note" if safe else "Do not publish this"
     return _section(title, _listed(certificate["warnings"]), kind="alarm")
 
 
@@ -463,10 +471,10 @@ def in_short(release: Release) -> str:
     what = release.artefact.words or what
     budget = certificate["budget"]
     private = "" if certificate.private else ", NOT PRIVATE"
-    return (
-        f"<Release: {what}, {width:,} attribute{'' if width == 1 else 's'}, {certificate['mechanism']}, "
-        f"ε = {words.number(budget['epsilon'])}, δ = {words.number(budget['delta'])}{private}>"
-    )
+    about = f"<Release: {what}, {width:,} attribute{'' if width == 1 else 's'}, {certificate['mechanism']}, "
+    if "fitted" in certificate:
+        return f"{about}tables of {certificate['fitted']['origin']}>"
+    return f"{about}ε = {words.number(budget['epsilon'])}, δ = {words.number(budget['delta'])}{private}>"
 
 
 def card(release: Release) -> str:
