@@ -219,7 +219,7 @@ def public(certificate: Certificate) -> list[str]:
         return [f"Everything: the tables ({certificate['fitted']['origin']}), their noise, and the schema."]
     return [
         "The schema: which attributes there are, and which values or ranges each may take. It must have been "
-        "written without looking at the table.",
+        f"written without looking at the table.{_source(certificate)}",
         f"The number of records, {certificate['records']['rows']:,}: {certificate['records']['from']}.",
         *(
             ["The number of persons: it is not printed here, but it is not protected either."]
@@ -229,6 +229,16 @@ def public(certificate: Certificate) -> list[str]:
         f"The questions: {workload['queries']:,} of them, {workload['spec']}.",
         "Every parameter below.",
     ]
+
+
+def about(certificate: Certificate) -> dict[str, str]:
+    """What the steward says of the dataset in the schema, by name."""
+    return certificate.schema.about.entries()
+
+
+def _source(certificate: Certificate) -> str:
+    source = about(certificate).get("source")
+    return "" if source is None else f" Its source, as the steward states it: {source}."
 
 
 def not_promised(certificate: Certificate) -> list[str]:

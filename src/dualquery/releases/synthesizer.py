@@ -45,7 +45,7 @@ class Synthesizer:
         *,
         budget: GivenBudget = 1.0,
         workload: GivenWorkload = "marginals:2",
-        options: Mapping[str, object] | None = None,
+        options: Mapping[str, Any] | None = None,
     ) -> None:
         self.schema = schema
         self.budget = budget
@@ -169,10 +169,8 @@ def _table_of(given: Any) -> tuple[Any, list[str]]:
         raise ArrayError(
             "sparse arrays are no tables; give X.toarray(), or baskets of items (docs/schema.md)"
         )
-    names = getattr(given, "columns", None)
-    if isinstance(given, pa.Table):
-        names = given.column_names
-    return given, [] if names is None else [str(name) for name in names]
+    named: Any = given.column_names if isinstance(given, pa.Table) else getattr(given, "columns", None)
+    return given, [] if named is None else [str(name) for name in named]
 
 
 def _cells(column: np.ndarray) -> pa.Array:
