@@ -250,7 +250,7 @@ def test_the_report_says_whose_data_it_is_and_shows_bars(described: Release) -> 
         assert said in text
     assert "<b>2025" not in html
     assert parse_schema(described.certificate["schema"], origin="x").about.entries() == ABOUT
-    column = html.partition("attribute by attribute")[2].partition("What goes together")[0]
+    column = html.partition("attribute by attribute")[2].partition("<h2>")[0]
     values = sum(len(each.labels) for each in described.domain.columns)
     assert column.count("<line") == values, "one whisker per value"
     assert "Appendix: parameters" in text

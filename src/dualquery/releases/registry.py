@@ -87,10 +87,10 @@ SIDES = (
     "truth, and no time that depends on it is published."
 )
 CENTRAL = "The curator, who ran the program on the table (the central model). What left is this folder."
-Asked = tuple[str, list[str] | None]  # a question and its answers; None where the steward must answer
+OpenQuestion = tuple[str, list[str] | None]  # a question and its answers; None where the steward must answer
 
 
-def questions(certificate: Certificate) -> dict[str, list[Asked]]:
+def questions(certificate: Certificate) -> dict[str, list[OpenQuestion]]:
     """The parts of the page, with their questions and answers."""
     budget, name = certificate["budget"], certificate["mechanism"]
     unit = [f"{budget['neighbours']}: {budget['neighbours_words']}.", words.not_promised(certificate)[0]]
@@ -182,7 +182,7 @@ def page(certificate: Certificate) -> str:
     )
 
 
-def _asked(asked: Asked) -> str:
+def _asked(asked: OpenQuestion) -> str:
     question, answers = asked
     said = "".join(f"<p>{escape(each)}</p>" for each in answers or [])
     left_open = '<p class="note">For the steward to answer.</p>'
