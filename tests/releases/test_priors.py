@@ -178,6 +178,15 @@ def test_a_refit_is_free() -> None:
     assert 0 < answer.error < 0.2
 
 
+def test_a_refit_leaves_the_verdict_on_rows_that_are_gone() -> None:
+    strict = {"criterion": [{"tables": 2, "mean": 1e-4}]}
+    plain = dualquery.release(TABLE, schema=SCHEMA, workload="marginals:2", budget=BUDGET, accept=strict)
+    assert any("good enough" in each for each in plain.certificate["warnings"])
+    again = dualquery.refit(plain, prior=SAMPLE, prior_origin="census sample 2023")
+    assert "accepted" not in again.certificate
+    assert not any("good enough" in each for each in again.certificate["warnings"])
+
+
 def test_what_was_not_measured_in_tables_cannot_be_fitted_again() -> None:
     noisy = dualquery.release(
         TABLE, schema=SCHEMA, workload="marginals:1", budget=BUDGET, mechanism="gaussian"

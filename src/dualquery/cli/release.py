@@ -161,7 +161,10 @@ def release(
             help="The ledger (a file or a `postgresql://` URL) that is charged with the whole budget beforehand.",
         ),
     ] = None,
-    dataset: flags.DatasetFlag = None,
+    dataset: Annotated[
+        str | None,
+        typer.Option("--dataset", metavar="NAME", help="The dataset in the ledger. [default: the only one]"),
+    ] = None,
     prior: flags.PriorFlag = None,
     prior_origin: flags.PriorOriginFlag = None,
     named: flags.NamedTableFlag = None,

@@ -26,8 +26,9 @@ from dualquery.mechanisms.projection.tables import all_small
 from dualquery.privacy.budget import Accounting
 from dualquery.queries.random_families import Stream
 from dualquery.queries.tables import Tables, centred
+from dualquery.releases.acceptance import doubts
 from dualquery.releases.arguments import checked_seed, for_callers
-from dualquery.releases.certificate import Certificate, PredictedError
+from dualquery.releases.certificate import Certificate, PredictedError, versions
 from dualquery.releases.priors import public_rows
 from dualquery.releases.release import Release
 from dualquery.table.records import Records
@@ -120,8 +121,9 @@ def _cell_noise(measured: MeasuredTables) -> float:
 def _certificate(
     said: Certificate, prior: list[dict[str, Any]], trust: Trust, draw: Draw, error: PredictedError, rows: int
 ) -> Certificate:
-    """What the release said of its promise, and what is new."""
+    """What the release said of its promise, and what is new: a verdict was on the rows that there were."""
     data: Mapping[str, Any] = json.loads(said.to_json())
+    judged = doubts(data.get("accepted"))
     kept = {
         key: value for key, value in data.items() if key not in ("seal", "signature", "check", "accepted")
     }
@@ -134,6 +136,8 @@ def _certificate(
             "trust": {"records": trust.records, "share": trust.share},
             "replicas": {"number": REPLICAS, **draw.to_json()},
             "predicted_error": error.to_json(),
+            "warnings": [each for each in data["warnings"] if each not in judged],
+            "versions": versions(),
             "notes": [
                 *data["notes"],
                 f"fitted again to what was measured on {data['created'][:10]}: {trust.words}",
