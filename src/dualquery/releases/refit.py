@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import math
+import os
 from collections.abc import Mapping
 from dataclasses import replace
 from datetime import UTC, datetime
@@ -37,7 +38,7 @@ from dualquery.types import Done, Progress, no_progress, silent
 
 @for_callers
 def refit(
-    release: Release,
+    release: Release | str | os.PathLike[str],
     *,
     prior: Any,
     prior_origin: str | None = None,
@@ -46,9 +47,10 @@ def refit(
 ) -> Release:
     """The release again, its rows fitted to what it measured (`Release.measured`) from a prior. Nothing is charged.
 
-    `prior` and `prior_origin` are as in `dualquery.release`. What was spent, on what, and by which promise stays as
-    the certificate said.
+    `release` is one, or its folder; `prior` and `prior_origin` are as in `dualquery.release`. What was spent, on what,
+    and by which promise stays as the certificate said.
     """
+    release = release if isinstance(release, Release) else Release.load(release)
     measured, said = measured_tables(release), release.certificate
     public, entries = public_rows(prior, prior_origin, said.schema, None)
     if public is None:
