@@ -170,6 +170,13 @@ def release(
     master: flags.MasterFlag = None,
     threads: flags.ThreadsFlag = None,
     csv: Annotated[bool, typer.Option("--csv", help="Write synthetic.csv beside synthetic.parquet.")] = False,
+    registry: Annotated[
+        bool,
+        typer.Option(
+            "--registry",
+            help="Write registry.json and registry.html: the facts for a register of deployments.",
+        ),
+    ] = False,
     sign: Annotated[
         Path | None,
         typer.Option("--sign", metavar="FILE", help="Sign the certificate with this private key."),
@@ -248,7 +255,7 @@ def release(
             **options,
         )
         progress("writing the release", 0, 1)
-        made.save(out, csv=csv, sign=sign)
+        made.save(out, csv=csv, registry=registry, sign=sign)
     if json:
         output.print_json(_json(out, made.certificate))
     elif not quiet:

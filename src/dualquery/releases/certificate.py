@@ -114,7 +114,7 @@ class Certificate(Mapping[str, Any]):
     @property
     def private(self) -> bool:
         """Whether the release may claim differential privacy at all."""
-        return bool(self["entropy"]["private"]) and not self["schema_is_draft"]
+        return bool(self["entropy"]["private"]) and not self["schema_is_draft"] and "fitted" not in self
 
     @property
     def schema(self) -> Schema:
@@ -448,6 +448,7 @@ FIELDS: dict[str, Any] = {
     "table?": TEXT,
     "artefact?": TEXT,
     "replicas": {"number": WHOLE, "records": COUNT, "seed": WHOLE, "atoms?": COUNT},
+    "fitted?": {"origin": TEXT, "tables": COUNT},
     "prior?": [{"origin": TEXT, "records": WHOLE, "digest": DIGEST, "lacks": TEXTS}],
     "trust?": {"records": NUMBER, "share": CHANCE},
     "period?": {"periods": TEXT, "column": TEXT, "calendar": TEXT},

@@ -112,6 +112,8 @@ ROOM = 1e-9  # for the logarithms of another machine
 
 def recounted(certificate: Certificate) -> Spent:
     """What a fresh ledger says of the listed events; ReleaseError where the certificate claims less."""
+    if "fitted" in certificate and not certificate["events"]:
+        return Spent(None, 0.0, 0.0)  # to tables that others measured: nothing private was read
     ledger = Ledger(_budget(certificate))
     try:
         ledger.charge(*_events(certificate))

@@ -1,5 +1,6 @@
 """The schema file: the public description of a table, written by hand in TOML.
 
+    [about]                             # whose table it is and what the release is for, for the report
     [table]                             # what is true of all rows: unit, long, encoding, drop_rows_containing, period
     [[attribute]]                       # a column (`table.columns`, `table.numbers`, `table.dates`)
     [[rule]]                            # what a record can be (`table.domain`)
@@ -16,7 +17,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field, fields, replace
 from pathlib import Path
 from typing import Any
 
@@ -31,7 +32,7 @@ from dualquery.table.reading.source import known_encoding
 from dualquery.table.toml_text import commented, document, only, optional, quoted, required, text, truth
 
 DRAFT_LINE = "draft = true  # delete this line once every value below is public knowledge"
-KEYS = ("draft", "table", "attribute", "rule")  # and the name of a kind of table
+KEYS = ("draft", "about", "table", "attribute", "rule")  # and the name of a kind of table
 COLUMNS: tuple[tuple[tuple[str, ...], type[Categorical | Numeric | Dates | Items]], ...] = (
     (("values",), Categorical),
     (("edges",), Numeric),
@@ -39,7 +40,36 @@ COLUMNS: tuple[tuple[tuple[str, ...], type[Categorical | Numeric | Dates | Items
     (("from", "to", "by"), Dates),
     (("count",), Items),
 )  # of columns, by the keys that no other has
+LONGEST = 500  # of a text in [about]
 MARK = "# from the data"  # behind each line of a draft that was read off the table
+
+
+@dataclass(frozen=True)
+class About:
+    """What a reader of the report asks first; said once, in the schema, and public."""
+
+    dataset: str | None = None  # its name
+    steward: str | None = None  # who answers for the release
+    purpose: str | None = None  # what the release is for
+    source: str | None = None  # where the schema's values come from: a code book, a form, a law
+
+    @staticmethod
+    def read(section: object) -> About:
+        if not isinstance(section, dict):
+            raise SchemaError("'about' must be a section, [about]")
+        names = [each.name for each in fields(About)]
+        only(section, "[about]", set(names))
+        said = {name: optional(section, "[about]", name, text) for name in names}
+        for name, words in said.items():
+            if words is not None and (not words.strip() or not words.isprintable() or len(words) > LONGEST):
+                raise SchemaError(
+                    f"[about]: '{name}' must be 1 to {LONGEST} printable characters on one line"
+                )
+        return About(**said)
+
+    def entries(self) -> dict[str, str]:
+        """What is said, by its name."""
+        return {each.name: said for each in fields(self) if (said := getattr(self, each.name)) is not None}
 
 
 @dataclass(frozen=True)
@@ -52,6 +82,7 @@ class Schema:
     unit: str | None = None
     long: bool = False
     encoding: str | None = None  # of a text file, where it is not UTF-8
+    about: About = About()
     marked: int = field(
         default=0, compare=False
     )  # lines of its file that still say they were read off the table
@@ -150,6 +181,8 @@ def schema_text(
     parts = [] if heading is None else [commented(heading)]
     if schema.draft:
         parts.append(DRAFT_LINE)
+    if said := schema.about.entries():
+        parts.append("\n".join(["[about]", *_lines({name: quoted(each) for name, each in said.items()})]))
     rules = {
         "drop_rows_containing": schema.drop_rows_containing,
         "unit": schema.unit,
@@ -207,7 +240,8 @@ def _schema(document: Mapping[str, Any], folder: Path | None) -> Schema:
     if (period is None) != (by is None):
         raise SchemaError("[table]: 'period' and 'calendar' belong together; give both, or none")
     calendar = None if period is None or by is None else Calendar(period, by)
-    return Schema(domain, marker, draft, unit, long, encoding, calendar=calendar)
+    about = About.read(document.get("about", {}))
+    return Schema(domain, marker, draft, unit, long, encoding, about, calendar=calendar)
 
 
 def _of_kind(
