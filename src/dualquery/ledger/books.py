@@ -148,9 +148,9 @@ def _read(
     believed(promise, head)
     book = Book.of(promise, head)
     lines = verified(promise, head, lines_of(connection, number, after=0))
-    found = Statement(book, tuple(map(Charge.of, lines)))
-    found.added_up()
-    return number, promise, head, found
+    statement = Statement(book, tuple(map(Charge.of, lines)))
+    statement.added_up()
+    return number, promise, head, statement
 
 
 def _grown(before: Statement, units: int, cost: PeriodCost) -> int:
