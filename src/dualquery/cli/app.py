@@ -143,7 +143,7 @@ def _parameter(parameter: Any, context: Any) -> tuple[str, tuple[str, str]]:
     words = _plain(getattr(parameter, "help", None) or "")
     if parameter.required and not _is_argument(parameter):
         words += " [required]"
-    default = parameter.default
+    default = getattr(parameter.default, "value", parameter.default)  # of an Enum
     shown = getattr(parameter, "show_default", True) and "[default" not in words
     if shown and default not in (None, False, (), []) and not callable(default) and not parameter.required:
         words += f" [default: {default}]"

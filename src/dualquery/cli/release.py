@@ -161,9 +161,13 @@ def release(
             help="The ledger (a file or a `postgresql://` URL) that is charged with the whole budget beforehand.",
         ),
     ] = None,
-    dataset: flags.DatasetFlag = None,
+    dataset: Annotated[
+        str | None,
+        typer.Option("--dataset", metavar="NAME", help="The dataset in the ledger. [default: the only one]"),
+    ] = None,
     prior: flags.PriorFlag = None,
     prior_origin: flags.PriorOriginFlag = None,
+    period: flags.PeriodFlag = None,
     named: flags.NamedTableFlag = None,
     engine: flags.EngineFlag = flags.Machines.LOCAL,
     master: flags.MasterFlag = None,
@@ -198,6 +202,8 @@ def release(
         --queries marginals:2 --epsilon 1 --memory 2GB --out released
     dualquery release q3.csv --schema schema.toml --queries marginals:2 --epsilon 1 \\
         --prior released-q2 --prior sample.csv --prior-origin "census sample 2023" --out released-q3
+    dualquery release visits.csv --schema schema.toml --queries marginals:2 --epsilon 1 \\
+        --neighbours add-remove --delta 1e-6 --period 2024-Q3 --ledger visits.ledger --out released-q3
     dualquery release 'parts/*.parquet' --schema schema.toml \\
         --queries marginals:2 --epsilon 1 --engine spark --master 'local-cluster[2,1,2048]' --out released
     ```
@@ -228,6 +234,7 @@ def release(
         check_mechanism(mechanism)
         described = read_schema(schema)
         workload = from_spec(described.domain, queries)
+        described = described.during(period)
         source = flags.source_of(table, named, described, engine, master)
         for each in prior or ():
             refuse_same(each, table)
@@ -245,6 +252,7 @@ def release(
             dataset=dataset,
             prior=prior or None,
             prior_origin=prior_origin,
+            period=period,
             check=check,
             accept=accept,
             **options,

@@ -108,6 +108,22 @@ def promise(certificate: Certificate) -> list[str]:
         *_for_instance(epsilon, "records" if person else "record"),
         f"This holds for every {one}, against everybody, whatever they know "
         "already, however long they compute, and whatever is done with the release afterwards.",
+        *_period(certificate, person=person),
+    ]
+
+
+def _period(certificate: Certificate, *, person: bool) -> list[str]:
+    """What a release of a period says of those of others."""
+    found = certificate.get("period")
+    if found is None:
+        return []
+    said = f"Only records of {found['periods']} were read, by the date in “{found['column']}”. "
+    if certificate["budget"]["neighbours"] == "replace":
+        said += "A record is replaced by another of the same period, and how many each period has is public. "
+    who = "one person's records of one period" if person else "one record"
+    return [
+        f"{said}Releases of other {found['calendar']}s add nothing to what {who} may lose, for ever. Somebody with "
+        "records in several periods pays for each; `dualquery ledger show` says how much that may be.",
     ]
 
 

@@ -20,6 +20,7 @@ from dualquery.releases.frames import KINDS, as_frame
 from dualquery.releases.make import release
 from dualquery.releases.people import for_people
 from dualquery.releases.release import Release
+from dualquery.table.cells import of_objects
 from dualquery.table.columns import Categorical
 from dualquery.table.dates import Dates
 from dualquery.table.domain import Column, Items
@@ -73,7 +74,7 @@ class Synthesizer:
 
         `y` is ignored: a column that is to be kept stands in `X`.
         """
-        table, names = _table_of(X)
+        table, names = array_as_table(X)
         if self.schema is None:
             raise SchemaError(
                 "say what is public about the table: Synthesizer(schema), with a file, a dict or a Schema; "
@@ -149,7 +150,7 @@ class Synthesizer:
 _PARAMETERS = tuple(inspect.signature(Synthesizer).parameters)
 
 
-def _table_of(given: Any) -> tuple[Any, list[str]]:
+def array_as_table(given: Any) -> tuple[Any, list[str]]:
     """What `release` reads, and the names of its columns; of an array x0, x1 and so on."""
     if isinstance(given, np.ndarray):
         if np.iscomplexobj(given):
@@ -164,7 +165,7 @@ def _table_of(given: Any) -> tuple[Any, list[str]]:
         if given.shape[0] == 0:
             raise ArrayError(f"0 sample(s) (shape={given.shape}) while a minimum of 1 is required.")
         names = [f"x{j}" for j in range(given.shape[1])]
-        return pa.table([_cells(column) for column in given.T], names=names), names
+        return pa.table([_cells(*named) for named in zip(given.T, names, strict=True)], names=names), names
     if hasattr(given, "tocsr") or hasattr(given, "toarray"):
         raise ArrayError(
             "sparse arrays are no tables; give X.toarray(), or baskets of items (docs/schema.md)"
@@ -173,11 +174,16 @@ def _table_of(given: Any) -> tuple[Any, list[str]]:
     return given, [] if named is None else [str(name) for name in named]
 
 
-def _cells(column: np.ndarray) -> pa.Array:
+def _cells(column: np.ndarray, name: str) -> pa.Array:
+    """Objects one by one: no record decides how another is read (`table.cells`)."""
     try:
-        return pa.array(column, from_pandas=True)
-    except (pa.ArrowException, TypeError):
-        raise ArrayTypeError("argument must be a string or a number in every cell of one column") from None
+        return (
+            of_objects(column, name, lists=False)
+            if column.dtype == object
+            else pa.array(column, from_pandas=True)
+        )
+    except (DataError, pa.ArrowException) as error:
+        raise ArrayTypeError(f"{error}: argument must be a string or a number") from None
 
 
 class ArrayTypeError(DataError, TypeError):
