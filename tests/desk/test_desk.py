@@ -13,8 +13,8 @@ from dualquery.cli import run as cli
 from dualquery.cli.app import app
 from dualquery.desk import columns, commands
 from dualquery.desk.columns import Edited, EditedSchema
-from dualquery.desk.commands import Draft, Ledger, Released, Table
-from dualquery.desk.jobs import Job, Jobs, written
+from dualquery.desk.commands import Released, WantedDraft, WantedLedger, WantedTable
+from dualquery.desk.jobs import DeskJob, Jobs, written
 from dualquery.desk.run import bound
 from dualquery.errors import DualQueryError, SchemaError
 from dualquery.service.limits import ProblemError
@@ -86,12 +86,12 @@ def test_a_report_opens_once_and_runs_nothing(here: Sitting, folder: Path) -> No
 
 ASKED = {"table": "people.csv", "queries": ["marginals:2"], "epsilon": 1}
 BUTTONS = [
-    commands.draft(Draft(table="people.csv", encoding="latin-1")),
-    commands.draft(Draft(table="-rf.csv")),
-    commands.check(Table(table="people.csv")),
-    commands.ledger(Ledger(table="people.csv", dataset="--people", epsilon=3.0, delta=1e-6)),
+    commands.draft(WantedDraft(table="people.csv", encoding="latin-1")),
+    commands.draft(WantedDraft(table="-rf.csv")),
+    commands.check(WantedTable(table="people.csv")),
+    commands.ledger(WantedLedger(table="people.csv", dataset="--people", epsilon=3.0, delta=1e-6)),
     commands.ledger(
-        Ledger(
+        WantedLedger(
             table="x", dataset="d", epsilon=3.0, delta=1e-6, neighbours="person-replace", records_per_person=3
         )
     ),
@@ -163,7 +163,7 @@ def test_one_key_is_one_job_and_one_job_runs_at_a_time(
     """Two windows: what is asked twice is begun once, and nothing begins beside what runs."""
     begun, go = [], Event()
 
-    def run(self: Jobs, job: Job) -> None:
+    def run(self: Jobs, job: DeskJob) -> None:
         begun.append(job.arguments)
         go.wait(10)
         job.code = 0

@@ -161,15 +161,15 @@ def application(desk: Desk, port: Callable[[], int]) -> FastAPI:
         }
 
     @app.post("/v1/draft", dependencies=guarded)
-    def draft(asked: commands.Draft, key: Key) -> dict[str, Any]:
+    def draft(asked: commands.WantedDraft, key: JobKey) -> dict[str, Any]:
         return desk.jobs.start(key, commands.draft(asked)).to_json()
 
     @app.post("/v1/there", dependencies=guarded)
-    def there(asked: commands.Table) -> dict[str, bool]:
+    def there(asked: commands.WantedTable) -> dict[str, bool]:
         return {"there": (desk.folder / commands.schema_of(asked.table)).exists()}
 
     @app.post("/v1/columns", dependencies=guarded)
-    def shown(asked: commands.Table) -> dict[str, Any]:
+    def shown(asked: commands.WantedTable) -> dict[str, Any]:
         return columns.shown(desk.folder / commands.schema_of(asked.table))
 
     @app.post("/v1/schema", dependencies=guarded)
@@ -179,15 +179,15 @@ def application(desk: Desk, port: Callable[[], int]) -> FastAPI:
         return columns.shown(path)
 
     @app.post("/v1/check", dependencies=guarded)
-    def check(asked: commands.Table, key: Key) -> dict[str, Any]:
+    def check(asked: commands.WantedTable, key: JobKey) -> dict[str, Any]:
         return desk.jobs.start(key, commands.check(asked)).to_json()
 
     @app.post("/v1/ledger", dependencies=guarded)
-    def ledger(asked: commands.Ledger, key: Key) -> dict[str, Any]:
+    def ledger(asked: commands.WantedLedger, key: JobKey) -> dict[str, Any]:
         return desk.jobs.start(key, commands.ledger(asked)).to_json()
 
     @app.post("/v1/spent", dependencies=guarded)
-    def spent(asked: commands.Table) -> dict[str, Any]:
+    def spent(asked: commands.WantedTable) -> dict[str, Any]:
         """The ledger of a table, as `dualquery ledger show --json` has it."""
         from dualquery.releases.verify import as_json
         from dualquery.releases.verify import audit as verify
@@ -197,7 +197,7 @@ def application(desk: Desk, port: Callable[[], int]) -> FastAPI:
         return {"books": books, "command": written(["ledger", "show", place])}
 
     @app.post("/v1/key", dependencies=guarded)
-    def make_key(key: Key) -> dict[str, Any]:
+    def make_key(key: JobKey) -> dict[str, Any]:
         return desk.jobs.start(key, commands.key()).to_json()
 
     @app.post("/v1/curve", dependencies=guarded)
@@ -205,7 +205,7 @@ def application(desk: Desk, port: Callable[[], int]) -> FastAPI:
         return curve_of(asked, desk.folder)
 
     @app.post("/v1/release", dependencies=guarded)
-    def release(asked: commands.Released, key: Key) -> dict[str, Any]:
+    def release(asked: commands.Released, key: JobKey) -> dict[str, Any]:
         if (known := desk.jobs.known(key)) is not None:
             return known.to_json()
         if asked.limit is not None:
@@ -256,7 +256,7 @@ def application(desk: Desk, port: Callable[[], int]) -> FastAPI:
     return app
 
 
-Key = Annotated[str, Header(alias="Idempotency-Key", min_length=16, max_length=64, pattern="^[0-9a-f]+$")]
+JobKey = Annotated[str, Header(alias="Idempotency-Key", min_length=16, max_length=64, pattern="^[0-9a-f]+$")]
 
 
 def _guard(desk: Desk) -> Callable[..., None]:

@@ -27,7 +27,7 @@ from dualquery.table.schema import MARK, About, attribute_text, column_in, parse
 from dualquery.table.toml_text import document
 
 MOST_COLUMNS = 1_000  # that a page is for
-Text = Annotated[str, Field(max_length=500)]
+ShortText = Annotated[str, Field(max_length=500)]
 _ATTRIBUTE = re.compile(r"^\[\[attribute\]\]", re.MULTILINE)
 _LEFT_OUT = re.compile(r'^#   ("(?:[^"\\]|\\.)*"): (.*)$', re.MULTILINE)
 _UNIT = re.compile(r'^# unit = ("(?:[^"\\]|\\.)*")   # (.*)$', re.MULTILINE)
@@ -39,20 +39,20 @@ class Edited(Strict):
     name: Name
     use: bool = True
     public: bool = False
-    values: Annotated[list[Text], Field(max_length=10_000)] | None = None
+    values: Annotated[list[ShortText], Field(max_length=10_000)] | None = None
     other: bool | None = None  # whether a value "other" stands for all that are not listed
     ordered: bool | None = None
     edges: Annotated[list[float], Field(max_length=10_000)] | None = None
-    first: Text | None = None  # of dates
-    last: Text | None = None
+    first: ShortText | None = None  # of dates
+    last: ShortText | None = None
     missing: bool | None = None  # whether a cell may be empty
 
 
 class EditedSchema(Strict):
     table: Name
-    digest: Text  # of the file that was shown: another window may have saved another
+    digest: ShortText  # of the file that was shown: another window may have saved another
     columns: Annotated[list[Edited], Field(min_length=1, max_length=MOST_COLUMNS)]
-    about: dict[str, Text] = Field(default_factory=dict)
+    about: dict[str, ShortText] = Field(default_factory=dict)
     unit: Name | None = None
 
 

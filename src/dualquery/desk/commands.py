@@ -26,7 +26,7 @@ class Strict(BaseModel):
     model_config = ConfigDict(extra="forbid", strict=True)
 
 
-class Table(Strict):
+class WantedTable(Strict):
     """A table: a file of the desk's folder, a path, or a database with the name of a table in it."""
 
     table: Name
@@ -39,7 +39,7 @@ class Table(Strict):
         return [] if self.named is None else ["--table", self.named]
 
 
-class Ledger(Table):
+class WantedLedger(WantedTable):
     dataset: Name
     epsilon: Epsilon
     delta: Delta
@@ -47,11 +47,11 @@ class Ledger(Table):
     records_per_person: Count | None = None
 
 
-class Draft(Table):
+class WantedDraft(WantedTable):
     encoding: Name | None = None
 
 
-class Released(Table):
+class Released(WantedTable):
     """A release, as `dualquery plan` and `dualquery release` are asked for it."""
 
     queries: Annotated[list[Name], Field(min_length=1, max_length=50)]
@@ -108,7 +108,7 @@ def tables_in(folder: Path) -> list[str]:
     return found[:MOST_FILES]
 
 
-def draft(asked: Draft) -> list[str]:
+def draft(asked: WantedDraft) -> list[str]:
     encoding = [] if asked.encoding is None else ["--encoding", asked.encoding]
     if asked.named is not None:
         raise DataError(
@@ -117,11 +117,11 @@ def draft(asked: Draft) -> list[str]:
     return ["schema", "draft", *asked.arguments(), *encoding, "--out", schema_of(asked.table), "--quiet"]
 
 
-def check(asked: Table) -> list[str]:
+def check(asked: WantedTable) -> list[str]:
     return ["schema", "check", schema_of(asked.table), *asked.arguments()]
 
 
-def ledger(asked: Ledger) -> list[str]:
+def ledger(asked: WantedLedger) -> list[str]:
     return [
         *("ledger", "create", ledger_of(asked.table), "--dataset", safe(asked.dataset)),
         *("--epsilon", figure(asked.epsilon), "--delta", figure(asked.delta)),

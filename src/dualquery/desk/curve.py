@@ -34,12 +34,12 @@ def curve_of(asked: Released, folder: Path) -> dict[str, Any]:
             "say about how many records the table has: their number is private between these neighbours"
         )
     workload = from_spec(schema.domain, asked.queries)
-    known = {"records" if neighbours.size_is_public else "expected_records": rows}
+    records, about = (rows, None) if neighbours.size_is_public else (None, rows)
     delta = asked.delta if asked.delta is not None else default_delta(rows)
     points = []
     for epsilon in sorted({*POINTS, asked.epsilon}):
         try:
-            settled = settled_plan(schema, workload, Budget(epsilon, delta, neighbours), **known)
+            settled = settled_plan(schema, workload, Budget(epsilon, delta, neighbours), about, records)
         except DualQueryError as refusal:
             points.append({"epsilon": epsilon, "refused": str(refusal)})
             continue

@@ -30,7 +30,7 @@ def written(arguments: Sequence[str]) -> str:
 
 
 @dataclass
-class Job:
+class DeskJob:
     """One command: what it is, how far it has come, and what it said."""
 
     key: str
@@ -65,10 +65,10 @@ class Jobs:
 
     def __init__(self, folder: Path) -> None:
         self._folder, self._lock = folder, Lock()
-        self._known: dict[str, Job] = {}
+        self._known: dict[str, DeskJob] = {}
         self._process: subprocess.Popen[str] | None = None
 
-    def start(self, key: str, arguments: Sequence[str]) -> Job:
+    def start(self, key: str, arguments: Sequence[str]) -> DeskJob:
         """The job of this key: begun now, unless it was before; refused while another one runs."""
         with self._lock:
             if (known := self._known.get(key)) is not None:
@@ -79,16 +79,16 @@ class Jobs:
                     "busy",
                     f"something else is running (dualquery {busy.arguments[0]}), perhaps in another window; wait",
                 )
-            job = self._known[key] = Job(key, tuple(arguments))
+            job = self._known[key] = DeskJob(key, tuple(arguments))
             for old in list(self._known)[:-MOST_KEPT]:
                 del self._known[old]
         Thread(target=self._run, args=(job,), daemon=True).start()
         return job
 
-    def known(self, key: str) -> Job | None:
+    def known(self, key: str) -> DeskJob | None:
         return self._known.get(key)
 
-    def of(self, key: str) -> Job:
+    def of(self, key: str) -> DeskJob:
         if key not in self._known:
             raise ProblemError(404, "not_found", "there is no such job; load the page again")
         return self._known[key]
@@ -98,7 +98,7 @@ class Jobs:
         if self._process is not None and self._process.poll() is None:
             self._process.terminate()
 
-    def _run(self, job: Job) -> None:
+    def _run(self, job: DeskJob) -> None:
         command = [sys.executable, "-m", "dualquery", *job.arguments]
         try:
             self._process = process = subprocess.Popen(
@@ -125,7 +125,7 @@ class Jobs:
             job.code = 2
 
     @staticmethod
-    def _listen(job: Job, lines: Any) -> None:
+    def _listen(job: DeskJob, lines: Any) -> None:
         for line in lines:
             try:
                 told = json.loads(line)
