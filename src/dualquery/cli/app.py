@@ -22,7 +22,8 @@ from dualquery.cli.demo import demo
 from dualquery.cli.ledger import audit as audit_ledger
 from dualquery.cli.ledger import create, show
 from dualquery.cli.output import wrapped
-from dualquery.cli.release import degrees, plan, program, release
+from dualquery.cli.plan import plan
+from dualquery.cli.release import degrees, program, release
 from dualquery.cli.released import answer, evaluate, refit, verify
 from dualquery.cli.released import create as create_key
 from dualquery.cli.schema import check, draft
