@@ -24,7 +24,7 @@ from dualquery.cli.ledger import create, show
 from dualquery.cli.output import wrapped
 from dualquery.cli.plan import plan
 from dualquery.cli.release import degrees, program, release
-from dualquery.cli.released import answer, evaluate, refit, verify
+from dualquery.cli.released import answer, evaluate, fit, refit, verify
 from dualquery.cli.released import create as create_key
 from dualquery.cli.schema import check, draft
 from dualquery.cli.serve import ask, serve
@@ -61,6 +61,7 @@ app.command()(answer)
 app.command()(sql)
 app.command()(regress)
 app.command()(refit)
+app.command()(fit)
 app.command()(evaluate)
 app.command()(verify)
 app.add_typer(key, name="key")
@@ -141,7 +142,7 @@ def _parameter(parameter: Any, context: Any) -> tuple[str, tuple[str, str]]:
     words = _plain(getattr(parameter, "help", None) or "")
     if parameter.required and not _is_argument(parameter):
         words += " [required]"
-    default = parameter.default
+    default = getattr(parameter.default, "value", parameter.default)  # of an Enum
     shown = getattr(parameter, "show_default", True) and "[default" not in words
     if shown and default not in (None, False, (), []) and not callable(default) and not parameter.required:
         words += f" [default: {default}]"

@@ -26,8 +26,8 @@ if TYPE_CHECKING:
 
 SPEC = (
     "What to ask: `marginals:K[:ATTRIBUTE]`, `random:K:COUNT[:SEED]`, `random-literals:K:COUNT[:SEED]`, "
-    "`parities:K`, `disjunctions:K[:COUNT[:SEED]]`, `ranges:ATTRIBUTE:COUNT[:SEED]`, or a file with one query per "
-    "line. Join several with `+`, or give the flag again."
+    "`parities:K`, `disjunctions:K[:COUNT[:SEED]]`, `ranges:ATTRIBUTE:COUNT[:SEED]`, `tables:A*B,A*C`, "
+    "`regress:Y ~ A + B`, or a file with one query per line. Join several with `+`, or give the flag again."
 )
 
 
@@ -154,6 +154,14 @@ PriorOriginFlag: TypeAlias = Annotated[
     str | None,
     typer.Option(
         "--prior-origin", metavar="WORDS", help="Where a prior's file comes from, as the certificate says it."
+    ),
+]
+PeriodFlag: TypeAlias = Annotated[
+    str | None,
+    typer.Option(
+        "--period",
+        metavar="PERIOD",
+        help="Only the records of this period of the schema's calendar, like `2024-Q3`, or of `2024-Q1..2024-Q3`.",
     ),
 ]
 ByFlag: TypeAlias = Annotated[
@@ -317,6 +325,7 @@ EngineFlag: TypeAlias = Annotated[
     Machines,
     typer.Option(
         "--engine",
+        metavar=f"[{'|'.join(each.value for each in Machines)}]",
         help="Who counts: this machine, its GPU (which fits, too), or a Spark cluster (Parquet only).",
     ),
 ]
@@ -353,7 +362,7 @@ def source_of(
     from dualquery.counting.spark import spark_frame
 
     names = [column.name for column in schema.domain.columns]
-    if schema.unit is not None and schema.unit not in names:
-        names.append(schema.unit)
+    stamped = None if schema.within is None else schema.within.calendar.column
+    names += [each for each in (schema.unit, stamped) if each is not None and each not in names]
     frame: AnyTable = spark_frame(table, names, master or "local[*]")
     return frame
