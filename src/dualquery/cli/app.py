@@ -19,6 +19,7 @@ from dualquery import __version__
 from dualquery.cli.audit import audit
 from dualquery.cli.conclude import regress, sql
 from dualquery.cli.demo import demo
+from dualquery.cli.desk import desk
 from dualquery.cli.ledger import audit as audit_ledger
 from dualquery.cli.ledger import create, show
 from dualquery.cli.output import wrapped
@@ -68,6 +69,7 @@ app.add_typer(key, name="key")
 app.command()(audit)
 app.add_typer(serve, name="serve")
 app.command()(ask)
+app.command()(desk)
 app.command()(demo)
 app.command()(degrees)
 app.command()(program)
