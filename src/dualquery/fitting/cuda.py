@@ -96,8 +96,7 @@ def warp_passes(targets: Targets, start: Chains, heat: Sequence[float], seeds: S
     views = views_of(targets.sizes, sets)
     weight = np.array([targets.weight[members] for members in sets], np.float32)
     lean, first_value = leaning(targets.sizes, targets.lean)
-    pull = spread(views, [targets.pull[members] for members in sets])
-    pull *= count
+    pull = spread(views, [targets.pull[members] for members in sets], count)
     places, cells = places_of(views, weight), int(views.offset[-1])
     of_view = weight[views.table]
     itself = np.array(
