@@ -32,7 +32,8 @@ from dualquery.types import Cells, Integers, Set
 
 BINARY_ATTRIBUTES = 160  # of which all triples are kept at once, in every chain: 16 MB
 BINARY_ORDER = 3
-LEAST_TABLES = 256  # that a thread writes
+LEAST_TABLES = 64  # that a thread begins with
+AT_ONCE = 1024  # rows whose cells are worked out before they are counted
 
 Floats = NDArray[np.float32]
 
@@ -158,31 +159,65 @@ def views_of(sizes: Integers, sets: Sequence[Set]) -> Views:
 
 def spread(views: Views, tables: Sequence[Cells], times: float = 1.0) -> Floats:
     """Every table, so many times, written into each of its views."""
-    out = np.empty(views.offset[-1], np.float32)
+    nobody = np.zeros((1, 0, len(views.size)), np.int32)
+    return residuals(views, tables, times, nobody, np.zeros(len(tables), np.float32))[0]
+
+
+def residuals(
+    views: Views, tables: Sequence[Cells], times: float, rows: NDArray[np.int32], weight: Floats
+) -> Floats:
+    """Of every chain: every table, so many times, less the weighted counts of the chain's rows, in all its views."""
+    out = np.empty((len(rows), views.offset[-1]), np.float32)
     cells = np.concatenate([each.ravel() for each in tables])
     start = np.cumsum([0, *(each.size for each in tables)])
-    layout = (views.size, views.first_copy, views.copy, views.member, views.offset)
-    in_shares(write_views, len(tables), cells, start, *layout, np.float32(times), out, least=LEAST_TABLES)
+    codes = np.ascontiguousarray(rows.transpose(0, 2, 1))
+    layout = (views.size, views.first_copy, views.copy, views.member, views.stride, views.offset)
+    given = (cells, start, *layout, np.float32(times), codes, weight, out)
+    in_shares(begin_tables, len(rows) * len(tables), *given, least=LEAST_TABLES)
     return out
 
 
 @njit(cache=True)
-def write_views(lower, upper, cells, start, size, first_copy, copy, member, offset, times, out):  # type: ignore[no-untyped-def]
-    """Of tables in a row, each with the attributes (before, moving, after), the views (before, after, moving)."""
-    for t in range(lower, upper):
+def begin_tables(  # type: ignore[no-untyped-def]
+    lower, upper, cells, start, size, first_copy, copy, member, stride, offset, times, codes, weight, out
+):
+    """Tables lower to upper, chain by chain: worked out in the last view, which is as the table is, then copied.
+
+    A table with the attributes (before, moving, after) is the view (before, after, moving).
+    """
+    tables, number = len(start) - 1, codes.shape[2]
+    place = np.empty(AT_ONCE, np.int64)
+    for item in range(lower, upper):
+        chain, t = item // tables, item % tables
         order = first_copy[t + 1] - first_copy[t]
+        if order == 0:
+            continue
+        last = copy[first_copy[t + 1] - 1]
+        total = start[t + 1] - start[t]
+        mine, w = out[chain, offset[last] : offset[last] + total], weight[t]
+        for c in range(total):
+            mine[c] = np.float32(cells[start[t] + c]) * times
+        for begin in range(0, number, AT_ONCE):
+            some = min(AT_ONCE, number - begin)
+            place[:some] = 0
+            for m in range(order):
+                column, step = codes[chain, member[last, m], begin : begin + some], stride[last, m]
+                for r in range(some):
+                    place[r] += column[r] * step
+            for r in range(some):
+                mine[np.uint64(place[r])] -= w
         before = 1
-        for axis in range(order):
+        for axis in range(order - 1):
             view = copy[first_copy[t] + axis]
             values = size[member[view, order - 1]]
-            after = (start[t + 1] - start[t]) // (before * values)
-            place = offset[view]
+            after = total // (before * values)
+            there = offset[view]
             for b in range(before):
                 for a in range(after):
-                    cell = start[t] + b * values * after + a
+                    here = b * values * after + a
                     for v in range(values):
-                        out[place + v] = np.float32(cells[cell + v * after]) * times
-                    place += values
+                        out[chain, there + v] = mine[here + v * after]
+                    there += values
             before *= values
 
 
@@ -202,29 +237,12 @@ def table_passes(targets: Targets, start: Chains, heat: Sequence[float], seeds: 
     views = views_of(targets.sizes, sets)
     weight = np.array([targets.weight[members] for members in sets], np.float32)
     lean, first_value = leaning(targets.sizes, targets.lean)
-    pull = spread(views, [targets.pull[members] for members in sets], start.shape[1])
-    residual = np.repeat(pull[None, :], len(start), axis=0)
-    in_shares(withdraw_rows, len(rows), rows, residual, views, weight)
+    tables = [targets.pull[members] for members in sets]
+    residual = residuals(views, tables, start.shape[1], rows, weight)
     for temperature in heat:
         given = (views, weight, lean, first_value, np.float32(temperature), counters)
         in_shares(answer_rows, len(rows), rows, residual, *given)
         yield rows.astype(start.dtype)
-
-
-@njit(cache=True)
-def withdraw_rows(lower, upper, rows, residual, views, weight):  # type: ignore[no-untyped-def]
-    """Subtract the weighted counts of every chain's rows from its residual, in every view."""
-    member, stride = views.member, views.stride
-    for chain in range(lower, upper):
-        for view in range(len(views.table)):
-            w = weight[views.table[view]]
-            for r in range(rows.shape[1]):
-                place = views.offset[view]
-                for m in range(member.shape[1]):
-                    if member[view, m] < 0:
-                        break
-                    place += rows[chain, r, member[view, m]] * stride[view, m]
-                residual[chain, place] -= w
 
 
 @njit(cache=True)
