@@ -65,7 +65,7 @@ NO_CODE = {
     ("docs/schema.md", 6): "no attribute; tests/table/test_schema_check.py adds one",
     ("docs/schema.md", 11): "a table; tests/privacy/test_persons.py reads it",
     ("docs/schema.md", 13): "a table; tests/privacy/test_persons.py reads it",
-    ("docs/schema.md", 15): "Spark; tests/counting/test_spark.py releases a Spark DataFrame",
+    ("docs/schema.md", 17): "Spark; tests/counting/test_spark.py releases a Spark DataFrame",
     ("docs/service.md", 2): "needs a running service; tests/service/test_http.py has one and its client",
 }
 WHOLE_PAGES = {"docs/tutorial.md": "a notebook; tests/test_pages.py runs it and compares every output"}
@@ -227,6 +227,7 @@ def _special_tables(rng: np.random.Generator) -> None:
         "patient_id": np.repeat(np.arange(100), 2),
         "ward": rng.choice(["births", "heart", "surgery"], 200),
         "stay": rng.choice(["short", "long"], 200),
+        "received": [f"2024-{1 + n % 12:02}-{1 + n % 28:02}" for n in range(200)],
     }
     pd.DataFrame(visits).to_csv("visits.csv", index=False)
     page = (ROOT / "docs" / "schema.md").read_text(encoding="utf-8")

@@ -63,6 +63,14 @@ def json_schema() -> dict[str, Any]:
         "additionalProperties": False,
         "properties": {
             "draft": {**TRUTH, "description": "Read off the private table, and not yet public."},
+            "about": _closed(
+                {
+                    "dataset": {**TEXT, "description": "The name of the dataset, for the report."},
+                    "steward": {**TEXT, "description": "Who answers for the release."},
+                    "purpose": {**TEXT, "description": "What the release is for."},
+                    "source": {**TEXT, "description": "Where the values in this file come from."},
+                }
+            ),
             "table": _closed(
                 {
                     "drop_rows_containing": {**TEXT, "description": "Rows with this cell are no records."},

@@ -59,10 +59,12 @@ if TYPE_CHECKING:  # every public name and its home, for whoever checks types an
     from dualquery.releases.evaluate import (
         Comparison as Comparison, Evaluation as Evaluation, compare as compare, evaluate as evaluate,
     )
+    from dualquery.releases.fitted import fit as fit
     from dualquery.releases.make import release as release
     from dualquery.releases.plan import plan as plan
     from dualquery.releases.refit import refit as refit
     from dualquery.releases.release import Answer as Answer, Release as Release
+    from dualquery.releases.synthesizer import Synthesizer as Synthesizer
     from dualquery.releases.verify import Verification as Verification, verify as verify
     from dualquery.table.dates import Dates as Dates, dates as dates
     from dualquery.table.domain import (

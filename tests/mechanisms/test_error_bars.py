@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from itertools import pairwise
+
 import numpy as np
 import pytest
 from scipy.stats import t as student
@@ -55,6 +57,16 @@ def random_rows(rows: int, seed: int) -> Records:
             np.minimum((rng.random(rows)[:, None] > np.cumsum(laws, axis=1)[hidden]).sum(axis=1), k - 1)
         )
     return Records.from_rows(DOMAIN, np.column_stack(columns))
+
+
+@pytest.mark.parametrize("seed", range(20))
+def test_a_curve_goes_up_where_answers_are_equal_but_for_their_last_bit(seed: int) -> None:
+    """Seen: one release of fifty wrote means of equal answers that fell by 10^-16, and could not be read again."""
+    rng = np.random.default_rng(seed)
+    answers = rng.choice(rng.random(3), 401)
+    errors = rng.random(401)
+    points = error_bars._curve(answers, errors, errors / 2, 0.5)
+    assert all(a.answer <= b.answer for a, b in pairwise(points))
 
 
 def test_student_s_quantile_is_that_of_all_replicas_and_as_many_more() -> None:

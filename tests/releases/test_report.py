@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+import json
 import math
 import re
+import tomllib
 from collections.abc import Callable
 from html.parser import HTMLParser
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -13,9 +16,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 import dualquery
-from dualquery import Budget, Items, Neighbours, Records, Release, plots
+from dualquery import Budget, Items, Neighbours, Records, Release, SchemaError, example, plots
 from dualquery.releases import sentences as words
 from dualquery.releases.report import heat_maps, histograms, information, report_html
+from dualquery.table.schema import parse_schema
 
 Make = Callable[..., Release]
 VOID = {"meta", "br", "link", "img", "hr", "input"}
@@ -223,3 +227,62 @@ def test_percentages() -> None:
         "0.34%",
         "0.0056%",
     ]
+
+
+ABOUT = {
+    "dataset": "Survey <b>2025</b>",
+    "steward": "Data office",
+    "purpose": "research on housing",
+    "source": "the questionnaire",
+}
+
+
+@pytest.fixture(scope="module")
+def described() -> Release:
+    said = {"about": ABOUT, **tomllib.loads(example.SCHEMA)}
+    return dualquery.release(example.survey(300), schema=said, workload="marginals:2", budget=Budget(1, 1e-6))
+
+
+def test_the_report_says_whose_data_it_is_and_shows_bars(described: Release) -> None:
+    html = report_html(described, described.certificate)
+    text = Page(html).text
+    for said in ABOUT.values():
+        assert said in text
+    assert "<b>2025" not in html
+    assert parse_schema(described.certificate["schema"], origin="x").about.entries() == ABOUT
+    column = html.partition("attribute by attribute")[2].partition("<h2>")[0]
+    values = sum(len(each.labels) for each in described.domain.columns)
+    assert column.count("<line") == values, "one whisker per value"
+    assert "Appendix: parameters" in text
+
+
+def test_the_register_follows_the_certificate(described: Release, tmp_path: Path) -> None:
+    described.save(tmp_path / "out", registry=True)
+    found = json.loads((tmp_path / "out" / "registry.json").read_text(encoding="utf-8"))
+    certificate = Release.load(tmp_path / "out").certificate
+    assert found["about"] == ABOUT
+    assert found["guarantee"]["epsilon"] == certificate["budget"]["epsilon"]
+    assert found["guarantee"]["holds"] is True
+    assert found["unit"]["relation"] == "replace"
+    assert found["mechanism"]["uses_of_the_table"] == certificate.plain()["events"]
+    asked = Page((tmp_path / "out" / "registry.html").read_text(encoding="utf-8")).text
+    assert asked.count("?") >= 16
+    assert asked.count("For the steward to answer.") == 4
+    assert "charged to no ledger" in asked
+    assert "beyond the ends of the schema" in asked
+
+
+@pytest.mark.parametrize(
+    ("about", "sentence"),
+    [
+        ({"owner": "x"}, "key 'owner'"),
+        ({"dataset": 3}, "a text in quotes"),
+        ({"dataset": " "}, "printable characters"),
+        ({"purpose": "a\nb"}, "on one line"),
+        ({"purpose": "x" * 501}, "500"),
+        ("words", "must be a section"),
+    ],
+)
+def test_mistakes_in_about_are_one_sentence(about: object, sentence: str) -> None:
+    with pytest.raises(SchemaError, match=sentence):
+        parse_schema({"about": about, **tomllib.loads(example.SCHEMA)}, origin="the schema")

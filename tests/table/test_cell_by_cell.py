@@ -29,6 +29,7 @@ import pyarrow.parquet
 import pytest
 
 from dualquery.errors import DataError
+from dualquery.releases.synthesizer import array_as_table
 from dualquery.table.cells import floats_of, of_objects, texts_of
 from dualquery.table.codes import OpenText
 from dualquery.table.dates import dates
@@ -182,6 +183,13 @@ def in_polars(cells: Sequence[Any], folder: Path) -> object:
     return pl.DataFrame({"x": pl.Series("x", list(cells), dtype=pl.Object)})
 
 
+def in_array(cells: Sequence[Any], folder: Path) -> object:
+    try:
+        return array_as_table(held(cells)[:, None])[0].rename_columns(["x"])
+    except DataError:
+        raise NotWritten from None
+
+
 def in_json(cells: Sequence[Any], folder: Path) -> object:
     if not all(cell is None or type(cell) in (str, bool, int, float, list, dict) for cell in cells):
         raise NotWritten
@@ -284,6 +292,7 @@ READERS: dict[str, Write] = {
     "pandas": in_pandas,
     "pandas categories": in_pandas_categories,
     "polars": in_polars,
+    "array": in_array,
     "json": in_json,
     "csv": in_csv,
     "excel": in_excel,

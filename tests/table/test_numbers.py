@@ -67,7 +67,7 @@ def test_spread_is_the_same_after_a_release_is_saved(tmp_path: Path) -> None:
     made.save(tmp_path / "r")
     again = Release.load(tmp_path / "r")
     assert again.to_arrow().equals(made.to_arrow())
-    assert pd.read_parquet(tmp_path / "r" / "synthetic.parquet").equals(again.to_pandas())
+    assert pd.read_parquet(tmp_path / "r" / "rows.parquet").equals(again.to_pandas())
 
 
 @pytest.mark.parametrize(

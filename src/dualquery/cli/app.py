@@ -23,7 +23,7 @@ from dualquery.cli.ledger import audit as audit_ledger
 from dualquery.cli.ledger import create, show
 from dualquery.cli.output import wrapped
 from dualquery.cli.release import degrees, plan, program, release
-from dualquery.cli.released import answer, evaluate, refit, verify
+from dualquery.cli.released import answer, evaluate, fit, refit, verify
 from dualquery.cli.released import create as create_key
 from dualquery.cli.schema import check, draft
 from dualquery.cli.serve import ask, serve
@@ -60,6 +60,7 @@ app.command()(answer)
 app.command()(sql)
 app.command()(regress)
 app.command()(refit)
+app.command()(fit)
 app.command()(evaluate)
 app.command()(verify)
 app.add_typer(key, name="key")

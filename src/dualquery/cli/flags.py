@@ -156,6 +156,14 @@ PriorOriginFlag: TypeAlias = Annotated[
         "--prior-origin", metavar="WORDS", help="Where a prior's file comes from, as the certificate says it."
     ),
 ]
+PeriodFlag: TypeAlias = Annotated[
+    str | None,
+    typer.Option(
+        "--period",
+        metavar="PERIOD",
+        help="Only the records of this period of the schema's calendar, like `2024-Q3`, or of `2024-Q1..2024-Q3`.",
+    ),
+]
 ByFlag: TypeAlias = Annotated[
     list[str] | None,
     typer.Option(
@@ -353,7 +361,7 @@ def source_of(
     from dualquery.counting.spark import spark_frame
 
     names = [column.name for column in schema.domain.columns]
-    if schema.unit is not None and schema.unit not in names:
-        names.append(schema.unit)
+    stamped = None if schema.within is None else schema.within.calendar.column
+    names += [each for each in (schema.unit, stamped) if each is not None and each not in names]
     frame: AnyTable = spark_frame(table, names, master or "local[*]")
     return frame

@@ -32,6 +32,12 @@ LedgerArgument: TypeAlias = Annotated[
     epsilon=typer.Option("--epsilon", "-e", metavar="ε", help="The cap on all its releases together."),
     delta=option("The δ of the cap; 0 for a book of pure releases only.", "δ"),
     questions=option("A service that answers questions can be charged to it, too."),
+    by=option("The column that says when a record came, such as the day of its arrival.", "COLUMN"),
+    calendar=option(
+        "How time is cut: day, week, month, quarter or year. Releases of different periods do not add up.",
+        "PERIOD",
+    ),
+    periods_per_person=option("The cap is on a person with records in at most so many periods.", "L"),
 )
 def create(
     ledger: LedgerArgument,
@@ -41,9 +47,12 @@ def create(
     neighbours: NeighboursFlag = Neighbours.REPLACE,
     records_per_person: RecordsPerPersonFlag = None,
     questions: bool = False,
+    by: str | None = None,
+    calendar: str | None = None,
+    periods_per_person: int | None = None,
     json: JsonFlag = False,
 ) -> None:
-    """Open a book: a cap on all releases of a dataset together.
+    """Open a book: a cap on all releases of a dataset together, or on those of each period of a calendar.
 
     Examples:
 
@@ -51,12 +60,25 @@ def create(
     dualquery ledger create census.ledger --dataset census --epsilon 3 --delta 1e-9
     dualquery ledger create postgresql://steward@db/privacy --dataset census --epsilon 3 --delta 1e-9 \\
         --neighbours add-remove
+    dualquery ledger create visits.ledger --dataset visits --epsilon 1 --delta 1e-6 \\
+        --by received --calendar quarter
     ```
     """
+    from dualquery.errors import BudgetError
     from dualquery.ledger.books import create as create_book
+    from dualquery.table.periods import Calendar
 
+    if (by is None) != (calendar is None):
+        raise BudgetError("--by and --calendar belong together; give both, or none")
     made = create_book(
-        ledger, name=dataset, epsilon=epsilon, delta=delta, neighbours=neighbours, questions=questions
+        ledger,
+        name=dataset,
+        epsilon=epsilon,
+        delta=delta,
+        neighbours=neighbours,
+        questions=questions,
+        calendar=None if by is None or calendar is None else Calendar(by, calendar),
+        periods_per_person=periods_per_person,
     )
     _print([made], json=json)
 
@@ -123,13 +145,23 @@ def _print(statements: Sequence[Statement], *, json: bool) -> None:
     for statement in statements:
         output.print_facts(_facts(statement))
         if statement.charges:
-            heads = ["what", "number", "day", _unit(statement.book), "spent", "hash"]
+            dated = statement.book.periods is not None
+            heads = [
+                "what",
+                *(["of"] if dated else []),
+                "number",
+                "day",
+                _unit(statement.book),
+                "spent",
+                "hash",
+            ]
             charges = [
                 [
                     each.what,
+                    *([each.named or "all"] if dated else []),
                     str(each.sequence),
                     each.day,
-                    *map(written, (each.units, each.spent_after)),
+                    *map(written, (each.cost(statement.book).largest, each.spent_after)),
                     each.hash[:12],
                 ]
                 for each in statement.charges
@@ -149,7 +181,10 @@ def _facts(statement: Statement) -> dict[str, str]:
         "neighbours": book.neighbours,
         "cap": f"ε = {number(float(book.epsilon))}, δ = {number(float(book.delta))} ({_unit(book)} = {cap})",
         "spent": f"ε = {number_above(book.epsilon_spent)} ({_unit(book)} = {spent})",
-        "left": f"enough for one release of ε = {below(book.epsilon_left)} at the same δ",
+        "left": f"enough for one release of ε = {below(book.epsilon_left)} at the same δ"
+        + ("" if book.periods is None else f", of the {book.calendar} that has paid most; another has more"),
+        **({} if book.periods is None else {"calendar": book.periods.words}),
+        **book.promises(statement.costs),
         "opened": book.created,
         "head": statement.head,
     }

@@ -164,11 +164,19 @@ def release(
     dataset: flags.DatasetFlag = None,
     prior: flags.PriorFlag = None,
     prior_origin: flags.PriorOriginFlag = None,
+    period: flags.PeriodFlag = None,
     named: flags.NamedTableFlag = None,
     engine: flags.EngineFlag = flags.Machines.LOCAL,
     master: flags.MasterFlag = None,
     threads: flags.ThreadsFlag = None,
     csv: Annotated[bool, typer.Option("--csv", help="Write synthetic.csv beside synthetic.parquet.")] = False,
+    registry: Annotated[
+        bool,
+        typer.Option(
+            "--registry",
+            help="Write registry.json and registry.html: the facts for a register of deployments.",
+        ),
+    ] = False,
     sign: Annotated[
         Path | None,
         typer.Option("--sign", metavar="FILE", help="Sign the certificate with this private key."),
@@ -191,6 +199,8 @@ def release(
         --queries marginals:2 --epsilon 1 --memory 2GB --out released
     dualquery release q3.csv --schema schema.toml --queries marginals:2 --epsilon 1 \\
         --prior released-q2 --prior sample.csv --prior-origin "census sample 2023" --out released-q3
+    dualquery release visits.csv --schema schema.toml --queries marginals:2 --epsilon 1 \\
+        --neighbours add-remove --delta 1e-6 --period 2024-Q3 --ledger visits.ledger --out released-q3
     dualquery release 'parts/*.parquet' --schema schema.toml \\
         --queries marginals:2 --epsilon 1 --engine spark --master 'local-cluster[2,1,2048]' --out released
     ```
@@ -221,6 +231,7 @@ def release(
         check_mechanism(mechanism)
         described = read_schema(schema)
         workload = from_spec(described.domain, queries)
+        described = described.during(period)
         source = flags.source_of(table, named, described, engine, master)
         for each in prior or ():
             refuse_same(each, table)
@@ -238,12 +249,13 @@ def release(
             dataset=dataset,
             prior=prior or None,
             prior_origin=prior_origin,
+            period=period,
             check=check,
             accept=accept,
             **options,
         )
         progress("writing the release", 0, 1)
-        made.save(out, csv=csv, sign=sign)
+        made.save(out, csv=csv, registry=registry, sign=sign)
     if json:
         output.print_json(_json(out, made.certificate))
     elif not quiet:

@@ -1,4 +1,4 @@
-"""`dualquery answer`, `evaluate`, `verify` and `key create`: commands about a release that stands in a folder."""
+"""`dualquery answer`, `fit`, `refit`, `evaluate`, `verify`, `key create`: commands about a release in a folder."""
 
 from __future__ import annotations
 
@@ -18,6 +18,7 @@ from dualquery.cli.flags import (
     PriorFlag,
     PriorOriginFlag,
     QuietFlag,
+    SchemaFlag,
     table_of,
 )
 from dualquery.errors import QueryError
@@ -192,6 +193,57 @@ def refit(
         made.save(out, sign=sign)
     if not quiet:
         print(f"{made.certificate['notes'][-1]}; written to {out}")
+
+
+def fit(
+    tables: Annotated[
+        str,
+        typer.Argument(
+            metavar="TABLES",
+            help="A Parquet or JSON file with one row per noisy table: columns, cells, variance.",
+        ),
+    ],
+    *,
+    schema: SchemaFlag,
+    origin: Annotated[
+        str,
+        typer.Option(
+            "--origin", metavar="WORDS", help="Where the tables come from, as the certificate says it."
+        ),
+    ],
+    out: Annotated[Path, typer.Option("--out", "-o", metavar="DIR", help="The folder to write.")],
+    records: Annotated[
+        int | None,
+        typer.Option(
+            "--records",
+            metavar="N",
+            min=1,
+            help="The number of records, where it is public. [default: as the tables tell]",
+        ),
+    ] = None,
+    quiet: QuietFlag = False,
+) -> None:
+    """Make rows with bars from noisy tables that others measured. **Free**: nothing private is read.
+
+    The cells of a table are counts, the last attribute fastest; variance is that of the noise of one cell.
+
+    Example:
+
+    ```
+    dualquery fit census-tables.parquet --schema schema.toml --origin "census office, 2021" --out fitted
+    ```
+    """
+    with output.ProgressBars(wanted=not quiet) as progress:
+        from dualquery.releases.fitted import fit as fitted
+        from dualquery.releases.folder import refuse_occupied
+
+        refuse_occupied(out)
+        made = fitted(tables, schema=schema, origin=origin, records=records, progress=progress)
+        progress("writing the release", 0, 1)
+        made.save(out)
+    if not quiet:
+        print(f"{made!r}; written to {out}")
+        output.print_warnings([*made.certificate["warnings"], *made.certificate["notes"]])
 
 
 def evaluate(

@@ -22,6 +22,7 @@ from numpy.typing import NDArray
 
 from dualquery.queries.countable import Countable, Derived, Together
 from dualquery.table.domain import Domain, Items
+from dualquery.table.periods import Span
 from dualquery.table.places import Places, has_places
 from dualquery.table.records import ColumnCodes, Records, SparseItems, as_lists, smallest_type
 from dualquery.types import Done, Integers, no_progress
@@ -75,6 +76,7 @@ class Counter(ABC):
     ) -> None:
         self.domain = domain
         self.records_per_person = records_per_person  # set where nobody has more records than that
+        self.within: Span | None = None  # set where only the records of these periods were read
         self._engine = _USUAL.get() if engine is None else engine
         self._progress = progress
         # By identity, and with the countable itself, so that no other one can come to stand at its address.

@@ -46,6 +46,29 @@ def open_counter(
     progress: Done = no_progress,
 ) -> Counter:
     """Read and encode a table, at once or in blocks, as it takes more or less than `memory`."""
+    counter = _opened(
+        source,
+        schema,
+        records_per_person=records_per_person,
+        memory=memory,
+        engine=engine,
+        tell=tell,
+        progress=progress,
+    )
+    counter.within = schema.within
+    return counter
+
+
+def _opened(
+    source: AnyTable,
+    schema: Schema,
+    *,
+    records_per_person: int | None,
+    memory: int | None,
+    engine: Engine | None,
+    tell: Progress,
+    progress: Done,
+) -> Counter:
     if is_spark_frame(source):
         return SparkCounter(
             source, schema, records_per_person=records_per_person, engine=engine or CPU, progress=progress

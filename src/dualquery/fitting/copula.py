@@ -33,7 +33,7 @@ STRONGEST = 0.995  # a correlation that bins can tell
 LEAST_EIGENVALUE = 1e-3
 LEAST_ROWS = 1_000  # of a share: fewer are drawn before another thread has begun
 FARTHEST = 9.0  # a normal lies nearer
-FINE = 128  # places a unit at which its distribution is kept: between them it is off by one part in a thousand
+FINE = 128  # places a unit at which its distribution is kept: off by one part in a thousand between them
 
 
 def hidden_normals(records: Records, rng: np.random.Generator) -> dict[int, Reals]:
@@ -44,7 +44,8 @@ def hidden_normals(records: Records, rng: np.random.Generator) -> dict[int, Real
     if not placed or not records.rows:
         return {}
     ranked = {i: _ranks(columns[i], np.asarray(records.columns[i])) for i in placed + others}
-    used = [i for i, ranks in ranked.items() if ranks.max() > 0][:MOST_COLUMNS]  # one value is tied to nothing
+    several = [i for i, ranks in ranked.items() if ranks.max() > 0]  # one value is tied to nothing
+    used = several[:MOST_COLUMNS]
     if len(used) < 2 or not set(used) & set(placed):
         return {}
     ranks = np.stack([ranked[i] for i in used], axis=1)

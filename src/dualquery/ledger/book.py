@@ -8,14 +8,16 @@ from __future__ import annotations
 import json
 import math
 import os
+from collections.abc import Sequence
 from dataclasses import dataclass
 from enum import Enum
 from fractions import Fraction
 from threading import Lock
 from typing import TYPE_CHECKING, TypeAlias
 
-from dualquery.errors import BudgetError, LedgerError
+from dualquery.errors import BudgetError, LedgerError, SchemaError
 from dualquery.ledger.chain import MOST_UNITS, Head, Line, Promise
+from dualquery.ledger.periods import PeriodCost, PeriodsSpent, of_person
 from dualquery.privacy.accounting import pure_cap, rho_cap
 from dualquery.privacy.budget import Accounting, Budget, decimal
 from dualquery.privacy.conversion import UNITS, best_order, epsilon_of, renyi_cap, renyi_epsilon, rho_units_of
@@ -23,11 +25,13 @@ from dualquery.privacy.conversion import units as units_of
 from dualquery.privacy.events import Event
 from dualquery.privacy.ledger import Ledger
 from dualquery.privacy.neighbours import Neighbours
+from dualquery.table.periods import Calendar, Span
 
 Place: TypeAlias = str | os.PathLike[str]  # of a ledger: a file or a URL
 
 BOOK = "book"  # the kind of chain
 LONGEST_NAME = 200
+USUAL_PERIODS = 4  # for the line about a person, where the book names no number
 
 
 class Currency(Enum):
@@ -71,7 +75,10 @@ class Book:
     cap: int
     created: str
     origin: str  # what the first charge follows
-    spent: int
+    spent: int  # where there is a calendar, by the dearest record, or by a person with records in so many periods
+    by: str = ""  # the column that says to which period of the calendar a record belongs
+    calendar: str = ""
+    periods_per_person: int = 0  # L; 0 where nobody said how many
 
     @staticmethod
     def of(promise: Promise, head: Head) -> Book:
@@ -80,7 +87,8 @@ class Book:
         try:
             book = Book(**json.loads(promise.promise), **known, spent=head.spent)
             readable = 0 < float(book.epsilon) < math.inf and 0 <= float(book.delta) < 1 and _printable(book)
-        except (TypeError, ValueError):
+            readable = readable and (book.periods is None) == (not book.calendar)
+        except (TypeError, ValueError, SchemaError):
             readable = False
         if not readable or not covers(book):
             raise LedgerError("a book of this ledger cannot be read, or its cap was changed; restore a copy")
@@ -97,8 +105,49 @@ class Book:
         return Currency(self.currency).price(budget, self.order)
 
     @property
+    def periods(self) -> Calendar | None:
+        """The calendar, where releases of different periods do not add up."""
+        return Calendar(self.by, self.calendar) if self.by else None
+
+    @property
     def left(self) -> int:
         return self.cap - self.spent
+
+    def cost(self, units: int, span: Span | None) -> PeriodCost:
+        """What a charge costs whom: the records of some periods, where the book keeps their calendar."""
+        if span is None or self.periods is None:
+            return PeriodCost(units, {})
+        if span.calendar != self.periods:
+            raise BudgetError(
+                f"the book of '{self.name}' counts in {self.periods.words}, and this release in "
+                f"{span.calendar.words}; use the period and calendar of the book"
+            )
+        return PeriodCost(0, span.parts(units))
+
+    def promises(self, costs: Sequence[PeriodCost]) -> dict[str, str]:
+        """What all charges cost a record, and a person: three lines, each with the ε at the δ of the cap."""
+        if self.periods is None:
+            return {}
+        persons, length = self.neighbours.startswith("person-"), self.periods_per_person or USUAL_PERIODS
+        seen = [period for each in costs for period in each.parts]
+        number = max(seen) - min(seen) + 1 if seen else 0
+        one, several, ever = (
+            self._epsilon(
+                of_person(costs, k, persons=persons, squared=self.currency == Currency.RHO.value) if k else 0
+            )
+            for k in (1, length, number)
+        )
+        who = "a person" if persons else "a person with one record in each period"
+        return {
+            f"one {'person in one period' if persons else 'record'}": f"ε = {one}, for ever",
+            f"{who}, in any {length} consecutive {self.calendar}s": f"ε = {several}",
+            f"{who}, in all {self.calendar}s": f"ε = {ever} after {number}; it grows with each, and has no cap",
+        }
+
+    def _epsilon(self, units: int) -> str:
+        if self.currency == Currency.EPSILON.value:
+            return f"{units / UNITS:.4g}"
+        return f"{epsilon_of(Fraction(units, UNITS), delta=float(self.delta)):.4g}"
 
     @property
     def epsilon_spent(self) -> float:
@@ -134,10 +183,20 @@ class Charge:
     day: str  # no time: beside that of the certificate it would say how long the run took
     release: str  # a random number, which stands on the certificate too
     what: str  # in words
-    units: int
+    units: int  # by how much it raised what is spent
     spent_after: int
     previous: str  # the hash of the charge before, or the origin of the book
     hash: str
+    periods: str = ""  # of a calendar, and what it cost their records; all there are where none is named
+
+    @property
+    def named(self) -> str:
+        """The periods that it was for."""
+        ends = [each.split("=")[0] for each in self.periods.split(", ")]
+        return ends[0] if len(ends) == 1 else f"{ends[0].split('..')[0]}..{ends[-1].split('..')[-1]}"
+
+    def cost(self, book: Book) -> PeriodCost:
+        return PeriodCost.read(self.periods, self.units, book.periods)
 
     @staticmethod
     def of(line: Line) -> Charge:
@@ -145,7 +204,7 @@ class Charge:
         own = {name: getattr(line, name) for name in ("sequence", "units", "spent_after", "previous", "hash")}
         try:
             charge = Charge(**json.loads(line.body), release=str(line.key), **own)
-            readable = charge.units > 0 and _printable(charge)
+            readable = (charge.units > 0 or bool(charge.periods)) and _printable(charge)
         except (TypeError, ValueError):
             readable = False
         if not readable:
@@ -164,6 +223,20 @@ class Statement:
     def head(self) -> str:
         return self.charges[-1].hash if self.charges else self.book.origin
 
+    @property
+    def costs(self) -> tuple[PeriodCost, ...]:
+        return tuple(charge.cost(self.book) for charge in self.charges)
+
+    def added_up(self) -> PeriodsSpent:
+        """All charges; LedgerError where one says of itself another sum than those before it make."""
+        spent = PeriodsSpent(max(1, self.book.periods_per_person))
+        for charge, cost in zip(self.charges, self.costs, strict=True):
+            if spent.add(cost) != charge.units:
+                raise LedgerError(
+                    f"charge {charge.sequence} of this book does not add up to what it says; restore a copy"
+                )
+        return spent
+
 
 @dataclass(frozen=True)
 class Entry:
@@ -180,7 +253,8 @@ class Entry:
             "release": self.charge.release,
             "sequence": self.charge.sequence,
             "head": self.charge.hash,
-            f"charged_{currency}": written(self.charge.units),
+            **({"periods": self.charge.named} if self.charge.periods else {}),
+            f"charged_{currency}": written(self.charge.cost(self.book).largest),
             f"spent_{currency}": written(self.charge.spent_after),
             f"cap_{currency}": written(self.book.cap),
             "cap_epsilon_delta": f"{self.book.epsilon}, {self.book.delta}",
@@ -274,19 +348,22 @@ class PrepaidLedger(Ledger):
     failed because of what it saw.
     """
 
-    def __init__(self, budget: Budget, *, books: Books, dataset: str | None) -> None:
+    def __init__(
+        self, budget: Budget, *, books: Books, dataset: str | None, span: Span | None = None
+    ) -> None:
         super().__init__(budget)
         self._books = books
+        self._span = span
         self._dataset = dataset
         self._entry: Entry | None = None
         self._charging = Lock()
-        books.refuse_unaffordable(dataset, budget)
+        books.refuse_unaffordable(dataset, budget, span)
 
     def prepay(self) -> Entry:
         """The charge in the book; made now, if it has not been made."""
         with self._charging:
             if self._entry is None:
-                self._entry = self._books.charge_release(self._dataset, self.budget)
+                self._entry = self._books.charge_release(self._dataset, self.budget, span=self._span)
             return self._entry
 
     def charge(self, *events: Event) -> None:
@@ -294,10 +371,12 @@ class PrepaidLedger(Ledger):
         super().charge(*events)
 
 
-def ledger_of(budget: Budget, *, ledger: Place | None, dataset: str | None) -> Ledger:
-    """The ledger of a release: charged to a book where one is named."""
+def ledger_of(
+    budget: Budget, *, ledger: Place | None, dataset: str | None, span: Span | None = None
+) -> Ledger:
+    """The ledger of a release: charged to a book where one is named, on the records of these periods."""
     if ledger is None:
         return Ledger(budget)
     from dualquery.ledger.books import Books  # no database is loaded where none is asked for
 
-    return PrepaidLedger(budget, books=Books(ledger), dataset=dataset)
+    return PrepaidLedger(budget, books=Books(ledger), dataset=dataset, span=span)

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import json
 import secrets
+from dataclasses import replace
 from datetime import UTC, datetime
 
 import sqlalchemy as sql
@@ -16,6 +17,7 @@ import sqlalchemy as sql
 from dualquery.errors import BudgetError, LedgerError
 from dualquery.ledger.book import BOOK, Book, Charge, Entry, Place, Statement, below, cap_units, check_name
 from dualquery.ledger.chain import Head, NewLine, Promise, believed, chained, promised, verified
+from dualquery.ledger.periods import PeriodCost
 from dualquery.ledger.storage import (
     CHAINS,
     add_chain,
@@ -28,6 +30,7 @@ from dualquery.ledger.storage import (
 )
 from dualquery.privacy.budget import Budget
 from dualquery.privacy.neighbours import Neighbours
+from dualquery.table.periods import MOST_PERIODS, Calendar, Span
 
 NO_BOOK = "this ledger has no book yet; make one with `dualquery ledger create`"
 
@@ -47,30 +50,37 @@ class Books:
         with transaction(self._engine, writes=False) as connection:
             return _read(connection, name, lock=False)[-1]
 
-    def charge(self, name: str | None, *, units: int, what: str) -> Entry:
-        """Charge units to a book, durably; BudgetError where too little is left, and nothing is changed."""
+    def charge(self, name: str | None, *, units: int, what: str, span: Span | None = None) -> Entry:
+        """Charge units to a book, durably; BudgetError where too little is left, and nothing is changed.
+
+        With `span` the records of these periods pay, where the book has a calendar; otherwise all records do.
+        """
         with transaction(self._engine, writes=True) as connection:
             number, promise, head, before = _read(connection, name, lock=True)
-            if not 0 < units <= before.book.left:
-                raise BudgetError(_too_little(before.book, units))
-            body = json.dumps({"day": datetime.now(UTC).date().isoformat(), "what": what}, sort_keys=True)
-            draft = NewLine(kind="charge", key=secrets.token_hex(16), body=body, units=units)
+            cost = before.book.cost(units, span)
+            grown = _grown(before, units, cost)
+            said = {"day": datetime.now(UTC).date().isoformat(), "what": what}
+            if cost.parts and before.book.periods is not None:
+                said["periods"] = cost.written(before.book.periods)
+            body = json.dumps(said, sort_keys=True)
+            draft = NewLine(kind="charge", key=secrets.token_hex(16), body=body, units=grown)
             line = chained(draft, head, origin=promise.origin)
             append(connection, number, head, [line])
         return Entry(Book.of(promise, line.head), Charge.of(line))
 
-    def charge_release(self, name: str | None, budget: Budget, *, kind: str = "release") -> Entry:
+    def charge_release(
+        self, name: str | None, budget: Budget, *, kind: str = "release", span: Span | None = None
+    ) -> Entry:
         """Charge all that a release, or a service, within this budget may cost, before it begins."""
         book = refuse_other_relation(self.read(name).book, budget)
         what = f"{kind}: epsilon {budget.epsilon!r}, delta {budget.delta!r}, {budget.accounting.value}"
-        return self.charge(book.name, units=book.price(budget), what=what)
+        return self.charge(book.name, units=book.price(budget), what=what, span=span)
 
-    def refuse_unaffordable(self, name: str | None, budget: Budget) -> None:
+    def refuse_unaffordable(self, name: str | None, budget: Budget, span: Span | None = None) -> None:
         """What `charge_release` would refuse now, before anybody has read a table for nothing."""
-        book = refuse_other_relation(self.read(name).book, budget)
-        price = book.price(budget)
-        if price > book.left:
-            raise BudgetError(_too_little(book, price))
+        found = self.read(name)
+        price = refuse_other_relation(found.book, budget).price(budget)
+        _grown(found, price, found.book.cost(price, span))
 
 
 def create(
@@ -81,17 +91,24 @@ def create(
     delta: float,
     neighbours: Neighbours,
     questions: bool = False,
+    calendar: Calendar | None = None,
+    periods_per_person: int | None = None,
 ) -> Statement:
     """A book for a dataset, in a new ledger or in one that has other books. δ = 0: a book of pure releases.
 
     `questions`: a service of the dataset, which answers questions one at a time, can be charged to it, too.
+    `calendar`: the cap is on the records of each period by themselves; with `periods_per_person` it is on a person
+    with records in no more periods than that.
     """
+    _refuse_calendar(calendar, periods_per_person, neighbours, questions=questions)
     currency, cap = cap_units(epsilon=epsilon, delta=delta, neighbours=neighbours, questions=questions)
     terms = {
         "neighbours": str(neighbours),
         "currency": currency.value,
         "epsilon": repr(float(epsilon)),
         "delta": repr(float(delta)),
+        **({} if calendar is None else {"by": calendar.column, "calendar": calendar.by}),
+        **({} if periods_per_person is None else {"periods_per_person": periods_per_person}),
     }
     promise = promised(check_name(name), terms, cap=cap, kind=BOOK)
     with transaction(engine_of(place, new=True), writes=True) as connection:
@@ -131,7 +148,37 @@ def _read(
     believed(promise, head)
     book = Book.of(promise, head)
     lines = verified(promise, head, lines_of(connection, number, after=0))
-    return number, promise, head, Statement(book, tuple(map(Charge.of, lines)))
+    statement = Statement(book, tuple(map(Charge.of, lines)))
+    statement.added_up()
+    return number, promise, head, statement
+
+
+def _grown(before: Statement, units: int, cost: PeriodCost) -> int:
+    """By how much a charge would raise what is spent; BudgetError where that is more than the cap."""
+    book, spent = before.book, before.added_up()
+    if not 0 < units <= book.cap:
+        raise BudgetError(_too_little(book, units))
+    grown = spent.add(cost)
+    if (above := book.spent + grown - book.cap) > 0:
+        there = replace(book, spent=book.cap - max(0, units - above))  # as whoever would pay most has spent
+        raise BudgetError(_too_little(there, units, cost))
+    return grown
+
+
+def _refuse_calendar(
+    calendar: Calendar | None, periods: int | None, neighbours: Neighbours, *, questions: bool
+) -> None:
+    if calendar is not None and questions:
+        raise BudgetError("questions are about the whole table, so a book for them has no calendar")
+    if periods is None:
+        return
+    if calendar is None or neighbours.records_per_person is None:
+        raise BudgetError(
+            "periods per person need a calendar (--by, --calendar) and neighbours that protect a person "
+            "(--neighbours person-add-remove, --records-per-person)"
+        )
+    if not 1 <= periods <= MOST_PERIODS:
+        raise BudgetError(f"periods per person must be a whole number from 1 to {MOST_PERIODS:,}")
 
 
 def _which(names: list[str], name: str | None) -> str:
@@ -141,10 +188,13 @@ def _which(names: list[str], name: str | None) -> str:
     return f"this ledger has {missing}; name one of its datasets with --dataset: {', '.join(names)}"
 
 
-def _too_little(book: Book, units: int) -> str:
+def _too_little(book: Book, units: int, cost: PeriodCost | None = None) -> str:
+    where = f"the book of '{book.name}'"
+    if cost is not None and cost.parts and book.periods is not None:
+        where += f" for {', '.join(each.split('=')[0] for each in cost.written(book.periods).split(', '))}"
     share = f"{100 * units / book.cap:.3g}% of the cap" if units > 0 else "no positive amount"
     return (
-        f"too little is left in the book of '{book.name}': this would charge {share}, and what is left is "
+        f"too little is left in {where}: this would charge {share}, and what is left is "
         f"{100 * book.left / book.cap:.3g}%, enough for a release of epsilon = {below(book.epsilon_left)} at delta = "
         f"{float(book.delta):g}; nothing was charged"
     )

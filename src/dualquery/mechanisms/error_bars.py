@@ -183,9 +183,11 @@ def _curve(answers: Fractions, whole: Fractions, apart: Fractions, less: float) 
     squares, sampling = (np.array([each[part].mean() for part in parts]) for each in (whole, apart))
     # Of the sums: a mean of ratios would be that of rare answers, whose tiny errors are all sampling.
     counted = max(less, 1 - (1 - less) * float(sampling.sum() / squares.sum())) if squares.any() else 1.0
+    # Means of equal answers differ in their last bit, and a curve goes up.
+    places = np.maximum.accumulate([answers[part].mean() for part in parts])
     return tuple(
-        CurvePoint(float(answers[part].mean()), math.sqrt(counted * square), math.sqrt(counted))
-        for part, square in zip(parts, squares.tolist(), strict=True)
+        CurvePoint(place, math.sqrt(counted * square), math.sqrt(counted))
+        for place, square in zip(places.tolist(), squares.tolist(), strict=True)
     )
 
 

@@ -44,6 +44,7 @@ if TYPE_CHECKING:
     from dualquery.privacy.events import Event
     from dualquery.privacy.ledger import Ledger
     from dualquery.randomness import Entropy
+    from dualquery.table.periods import Span
 
 SEVERAL = (2, 5, 10)  # records, or persons, for which the certificate says what is left of the promise
 FORMAT = 4
@@ -114,7 +115,7 @@ class Certificate(Mapping[str, Any]):
     @property
     def private(self) -> bool:
         """Whether the release may claim differential privacy at all."""
-        return bool(self["entropy"]["private"]) and not self["schema_is_draft"]
+        return bool(self["entropy"]["private"]) and not self["schema_is_draft"] and "fitted" not in self
 
     @property
     def schema(self) -> Schema:
@@ -202,11 +203,16 @@ def certify(
             "warnings": list(warnings),
             "notes": list(notes),
             "versions": versions(),
+            **({} if schema.within is None else {"period": _period(schema.within)}),
             "schema": schema_text(schema),
             "schema_is_draft": schema.draft,
             "files": {},
         }
     )
+
+
+def _period(span: Span) -> dict[str, str]:
+    return {"periods": str(span), "column": span.calendar.column, "calendar": span.calendar.by}
 
 
 def finite(number: float) -> float | None:
@@ -444,8 +450,10 @@ FIELDS: dict[str, Any] = {
     "table?": TEXT,
     "artefact?": TEXT,
     "replicas": {"number": WHOLE, "records": COUNT, "seed": WHOLE, "atoms?": COUNT},
+    "fitted?": {"origin": TEXT, "tables": COUNT},
     "prior?": [{"origin": TEXT, "records": WHOLE, "digest": DIGEST, "lacks": TEXTS}],
     "trust?": {"records": NUMBER, "share": CHANCE},
+    "period?": {"periods": TEXT, "column": TEXT, "calendar": TEXT},
     "workload": {"spec": TEXT, "queries": WHOLE, "digest": TEXT},
     "predicted_error": {
         "mean": NUMBER.or_null(),

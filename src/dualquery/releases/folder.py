@@ -6,6 +6,7 @@ synthetic.csv         the same, on request
 replicas.parquet      what was released of the release's own rows, for error bars (`mechanisms.error_bars`)
 measurements.parquet  what was measured with noise (`releases.measurements`)
 edges.parquet, …      what another kind of table leaves instead (`kinds`)
+registry.json, .html  the facts for a register of deployments, on request (`releases.registry`)
 report.html           the certificate in words, and pictures of the synthetic records
 certificate.json      what was done and what it cost, with the digest of every other file, and a seal
 
@@ -162,6 +163,7 @@ def save(
     folder: str | os.PathLike[str],
     *,
     csv: bool = False,
+    registry: bool = False,
     sign: str | os.PathLike[str] | None = None,
 ) -> None:
     """Write a release, signed by the key in the file `sign`: all of it, or nothing."""
@@ -181,6 +183,11 @@ def save(
         if csv:
             write_csv(for_people(release), aside / SYNTHETIC_CSV)
         certificate = release.certificate.with_files(digests(aside))
+        if registry:
+            from dualquery.releases import registry as register
+
+            (aside / "registry.json").write_text(register.facts_text(certificate), encoding="utf-8")
+            (aside / "registry.html").write_text(register.page(certificate), encoding="utf-8")
         # The page shows the certificate as it is now; its own digest and the seal come afterwards.
         (aside / REPORT).write_text(report_html(release, certificate), encoding="utf-8")
         certificate = sealed(certificate.with_files(digests(aside)), key)

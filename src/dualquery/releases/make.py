@@ -13,7 +13,7 @@ from typing import Any
 
 from dualquery.counting.counter import Counter, MemoryCounter
 from dualquery.counting.opening import machines_of, open_counter
-from dualquery.errors import DualQueryError, SchemaError
+from dualquery.errors import DataError, DualQueryError, SchemaError
 from dualquery.ledger.book import Place, PrepaidLedger, ledger_of
 from dualquery.mechanisms.error_bars import MOST_SEEDS, Draw, made_replicas
 from dualquery.mechanisms.outcomes import finished
@@ -76,6 +76,7 @@ def release(
     dataset: str | None = None,
     prior: Any = None,
     prior_origin: str | None = None,
+    period: str | None = None,
     check: float = SHARE,
     accept: GivenAcceptance | None = None,
     threads: int | None = None,
@@ -94,13 +95,15 @@ def release(
     file or a URL) and `dataset` name the book that is charged with the whole budget before a count is read, and stays
     charged if the release fails (docs/certificate.md). `prior` is what is public already: a release or its folder, or
     a file or frame together with its `prior_origin`; several in a list. It is believed as far as the noisy
-    measurements bear it out (docs/how_it_works.md). `check` is the share of the budget with which the release
+    measurements bear it out (docs/how_it_works.md). `period` names a period of the schema's calendar, like `2024-Q3`,
+    a longer one, or two with .. between them: its records alone are read, one by one, whatever the table holds
+    (docs/schema.md). `check` is the share of the budget with which the release
     measures its own error (0: it does not), and `accept` a file (or a dict) that says beforehand what good enough is.
     `threads` (all cores) changes how long it takes, and no byte. `engine="cuda"` counts and fits on a GPU
     (docs/gpu.md).
     """
     tell = silent if progress is None else progress
-    described = public_schema(table, domain, schema)
+    described = public_schema(table, domain, schema).during(period)
     workload = workload_from(described.domain, workload)
     check_rules(described.domain)
     check_plays(mechanism, described.domain.kind)
@@ -117,7 +120,11 @@ def release(
     )
     if booked is not None and booked.budget.adaptive:
         refuse_hopeless(workload, booked.budget, wanted, mechanism, public, checking)
-    prepaid = None if booked is None else ledger_of(booked.budget, ledger=ledger, dataset=dataset)
+    prepaid = (
+        None
+        if booked is None
+        else ledger_of(booked.budget, ledger=ledger, dataset=dataset, span=described.within)
+    )
     counter = counting(table, described, budget.neighbours, wanted.get("memory"), tell)
     tell("planning", 0, 1)
     rows = shared_rows(counter, budget.neighbours) or records
@@ -212,6 +219,11 @@ def counting(
         table = MemoryCounter(table, progress=progress)
     if isinstance(table, Counter):
         check_records(table.records_per_person, schema, neighbours)
+        if table.within != schema.within:
+            raise DataError(
+                "the records are encoded already, and it is not known to which period each belongs; give the table "
+                "itself, so that the program keeps those of the period"
+            )
         return table
     return open_counter(
         table,

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import json
 import math
-from collections.abc import Mapping
-from dataclasses import replace
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 from functools import partial
 from typing import Any
@@ -55,26 +55,64 @@ def refit(
     tell, rng = progress or silent, np.random.default_rng(checked_seed(seed))
     effort, domain = Effort.of(said["synthetic_rows"]), release.domain
     telling = partial(tell, "fitting rows to what was measured and is public")
-    rows, trust = fit_with_prior(measured, public, effort, rng, telling, _fit)
+    rows, trust = fit_with_prior(measured, public, effort, rng, telling, fit_usual)
+    settled = replace(public, share=trust.share)
+
+    def again(known: MeasuredTables, short: Effort) -> Rows:
+        return fit_with_prior(known, settled, short, rng, no_progress, fit_usual)[0]
+
     number = int(said["records"]["rows"])
-    records = finished_records(Records.from_rows(domain, rows), release.measured, number, rng)
+    found = with_bars(measured, rows, release.measured, number, effort, rng, tell, again, trust)
+    certificate = _certificate(said, entries, trust, found)
+    return Release(certificate, domain, found.artefact, found.replicas, release.measured)
+
+
+@dataclass(frozen=True, eq=False)
+class WithBars:
+    """Rows that were fitted outside a release, and what tells how far off they may be."""
+
+    artefact: SyntheticRecords
+    draw: Draw
+    replicas: tuple[Replica, ...]
+    error: PredictedError
+
+    def to_json(self) -> dict[str, Any]:
+        """As the certificate has it."""
+        return {
+            "synthetic_rows": self.artefact.rows,
+            "replicas": {"number": len(self.replicas), **self.draw.to_json()},
+            "predicted_error": self.error.to_json(),
+        }
+
+
+def with_bars(
+    measured: MeasuredTables,
+    rows: Rows,
+    told: Sequence[Measured],
+    number: int,
+    effort: Effort,
+    rng: np.random.Generator,
+    tell: Progress,
+    again: Callable[[MeasuredTables, Effort], Rows],
+    trust: Trust | None = None,
+) -> WithBars:
+    """Rows of a table of so many records, and replicas of them: each a table drawn from them, measured and fitted
+    `again` as they were. `told` is all that was measured, means inside bins among it.
+    """
+    domain = measured.domain
+    records = finished_records(Records.from_rows(domain, rows), told, number, rng)
     artefact = SyntheticRecords(records)
-    draw = Draw.of(artefact, int(said["records"]["rows"]), int(rng.integers(MOST_SEEDS)), trust)
-    settled, replicas = replace(public, share=trust.share), []
+    draw, replicas = Draw.of(artefact, number, int(rng.integers(MOST_SEEDS)), trust), []
     for done, table in enumerate(tables_drawn(records, draw)):
         tell("estimating errors", done, REPLICAS)
-        again = remeasured(measured, table, rng)
-        short = effort.shorter(_cell_noise(measured))
-        found, _ = fit_with_prior(again, settled, short, rng, no_progress, _fit)
-        means = measured_inside(table, release.measured, number, rng)
+        other = remeasured(measured, table, rng)
+        found = again(other, effort.shorter(_cell_noise(measured)))
+        means = measured_inside(table, told, number, rng)
         replicas.append(
             Replica.of(table, finished_records(Records.from_rows(domain, found), means, number, rng))
         )
-    curves = learned_curves(
-        records, int(said["records"]["rows"]), replicas, Stream(draw.seed + len(replicas))
-    )
-    certificate = _certificate(said, entries, trust, draw, PredictedError(None, None, curves), records.rows)
-    return Release(certificate, domain, artefact, tuple(replicas), release.measured)
+    curves = learned_curves(records, number, replicas, Stream(draw.seed + len(replicas)))
+    return WithBars(artefact, draw, tuple(replicas), PredictedError(None, None, curves))
 
 
 def measured_tables(release: Release) -> MeasuredTables:
@@ -104,7 +142,7 @@ def remeasured(measured: MeasuredTables, table: Records, rng: np.random.Generato
     return MeasuredTables.rows(measured.domain, measured.total, measured.variance[()]).joined(told)
 
 
-def _fit(known: MeasuredTables, effort: Effort, rng: np.random.Generator, tell: Done) -> Rows:
+def fit_usual(known: MeasuredTables, effort: Effort, rng: np.random.Generator, tell: Done) -> Rows:
     """The fit without a prior, as projection has it: of all pairs, or of few that were chosen."""
     ones, larger = len(known.of_order(1)), tuple(known.larger())
     if 2 * len(known.of_order(2)) < ones * (ones - 1):
@@ -118,7 +156,7 @@ def _cell_noise(measured: MeasuredTables) -> float:
 
 
 def _certificate(
-    said: Certificate, prior: list[dict[str, Any]], trust: Trust, draw: Draw, error: PredictedError, rows: int
+    said: Certificate, prior: list[dict[str, Any]], trust: Trust, found: WithBars
 ) -> Certificate:
     """What the release said of its promise, and what is new."""
     data: Mapping[str, Any] = json.loads(said.to_json())
@@ -129,11 +167,9 @@ def _certificate(
         {
             **kept,
             "created": datetime.now(UTC).isoformat(timespec="seconds"),
-            "synthetic_rows": rows,
             "prior": prior,
             "trust": {"records": trust.records, "share": trust.share},
-            "replicas": {"number": REPLICAS, **draw.to_json()},
-            "predicted_error": error.to_json(),
+            **found.to_json(),
             "notes": [
                 *data["notes"],
                 f"fitted again to what was measured on {data['created'][:10]}: {trust.words}",

@@ -343,12 +343,16 @@ class Release:
         folder: str | os.PathLike[str],
         *,
         csv: bool = False,
+        registry: bool = False,
         sign: str | os.PathLike[str] | None = None,
     ) -> None:
-        """Write the folder of the release: all of it, or nothing. `sign` names a file with a private key."""
+        """Write the folder of the release: all of it, or nothing. `sign` names a file with a private key.
+
+        With `registry` it also holds the facts for a register of deployments: registry.json, registry.html.
+        """
         from dualquery.releases.folder import save
 
-        save(self, folder, csv=csv, sign=sign)
+        save(self, folder, csv=csv, registry=registry, sign=sign)
 
     @staticmethod
     def load(folder: str | os.PathLike[str]) -> Release:

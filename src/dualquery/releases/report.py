@@ -47,6 +47,7 @@ def report_html(release: Release, certificate: Certificate) -> str:
     """The page of a release; the certificate is the one that is saved beside it."""
     parts = [
         _alarm(certificate),
+        _about(certificate),
         _certificate(certificate),
         _use(release, certificate),
         _rules(release),
@@ -62,7 +63,7 @@ def report_html(release: Release, certificate: Certificate) -> str:
             "<!doctype html>",
             '<html lang="en"><head><meta charset="utf-8">',
             '<meta name="viewport" content="width=device-width, initial-scale=1">',
-            f"<title>{escape(_title(certificate))}</title><style>{style}</style></head><body>",
+            f"<title>{escape(_titled(certificate))}</title><style>{style}</style></head><body>",
             _header(certificate),
             "<main>",
             _tiles(certificate),
@@ -75,13 +76,31 @@ def report_html(release: Release, certificate: Certificate) -> str:
 
 
 def _title(certificate: Certificate) -> str:
+    if "fitted" in certificate:
+        return "Rows from noisy tables"
     return "A private release" if certificate.private else "A release that is not private"
+
+
+def _titled(certificate: Certificate) -> str:
+    dataset = words.about(certificate).get("dataset")
+    return _title(certificate) + ("" if dataset is None else f": {dataset}")
+
+
+ABOUT = {"dataset": "dataset", "steward": "steward", "purpose": "purpose", "source": "source of the schema"}
+
+
+def _about(certificate: Certificate) -> str:
+    said = words.about(certificate)
+    rows = "".join(
+        f"<tr><th>{name}</th><td>{escape(said[key])}</td></tr>" for key, name in ABOUT.items() if key in said
+    )
+    return _section("About", f"<table>{rows}</table>") if rows else ""
 
 
 def _header(certificate: Certificate) -> str:
     made = certificate["created"].replace("T", " ").replace("+00:00", " UTC")
     return (
-        f"<header><div><h1>{escape(_title(certificate))}</h1><p>{escape(words.headline(certificate))}</p>"
+        f"<header><div><h1>{escape(_titled(certificate))}</h1><p>{escape(words.headline(certificate))}</p>"
         f"<small>made {escape(made)} by dualquery {escape(certificate['versions']['dualquery'])}</small>"
         "</div></header>"
     )
@@ -103,6 +122,11 @@ def _tiles(certificate: Certificate) -> str:
     ]
     if not certificate.private:
         tiles[0] = ("not private", words.why_not_private(certificate))
+    if "fitted" in certificate:
+        tiles = [
+            (f"{certificate['fitted']['tables']:,}", "tables with noise, from elsewhere"),
+            (f"{certificate['records']['rows']:,}", "records that they are about"),
+        ]
     cells = "".join(
         f'<div class="tile"><b>{escape(value)}</b><span>{escape(label)}</span></div>'
         for value, label in tiles
@@ -111,9 +135,10 @@ def _tiles(certificate: Certificate) -> str:
 
 
 def _alarm(certificate: Certificate) -> str:
-    if certificate.private and not certificate["warnings"]:
+    safe = certificate.private or ("fitted" in certificate and not certificate["schema_is_draft"])
+    if safe and not certificate["warnings"]:
         return ""
-    title = "Please note" if certificate.private else "Do not publish this"
+    title = "Please note" if safe else "Do not publish this"
     return _section(title, _listed(certificate["warnings"]), kind="alarm")
 
 
@@ -180,10 +205,11 @@ def _records(release: Release) -> str:
     if records is None:
         stored = _stored(release)
         return _gallery(stored.title, "", "columns", stored.figures(release.artefact))
-    shown = histograms(records)
+    shown = histograms(records, release)
+    barred = " The line at the end of a bar is its 95% bar." if release.replicas else ""
     note = (
         f"Shares among the {records.rows:,} synthetic records. These are pictures of the release, not of the "
-        "table that it was made from."
+        f"table that it was made from.{barred}"
     )
     hidden = len(records.domain.columns) - len(shown)
     if hidden > 0:
@@ -284,7 +310,8 @@ def _parameters(certificate: Certificate) -> str:
         f"<tr><th>{escape(name)}</th><td>{escape(_value(value))}</td></tr>" for name, value in rows.items()
     )
     notes = _listed(certificate["notes"]) if certificate["notes"] else ""
-    return _section("Parameters", f"<table>{cells}</table>{notes}")
+    shown = f"<summary>Appendix: parameters</summary><table>{cells}</table>{notes}"
+    return f"<section><details>{shown}</details></section>"
 
 
 def _value(value: object) -> str:
@@ -331,8 +358,9 @@ def _figure(picture: Figure) -> str:
     return f"<figure><figcaption>{escape(picture.title)}{caption}</figcaption>{picture.svg}</figure>"
 
 
-def histograms(records: Records) -> list[Figure]:
-    """The shares of the values of each column, and of a block of items the most frequent ones."""
+def histograms(records: Records, release: Release | None = None) -> list[Figure]:
+    """The shares of the values of each column, with the bars of their release where it is given, and of a block of
+    items the most frequent ones."""
     pictures = []
     for position, column in enumerate(records.domain.columns[: plots.MOST_COLUMNS]):
         codes = records.columns[position]
@@ -351,9 +379,21 @@ def histograms(records: Records) -> list[Figure]:
             kept = np.argsort(-shares, kind="stable")[:MOST_BARS]
             what = "items" if isinstance(column, Items) else "values"
             caption = f"the {MOST_BARS} most frequent of {len(shares):,} {what}"
-        svg = plots.histogram([str(labels[i]) for i in kept.tolist()], shares[kept], name=column.name)
+        bars = _bars_of(release, position, kept) if release is not None and release.replicas else None
+        svg = plots.histogram(
+            [str(labels[i]) for i in kept.tolist()], shares[kept], name=column.name, bars=bars
+        )
         pictures.append(Figure(column.name, svg, caption))
     return pictures
+
+
+def _bars_of(release: Release, position: int, kept: NDArray[np.int64]) -> NDArray[np.float64]:
+    """The 95% bars of some values of a column, or of the items themselves."""
+    domain, start = release.domain, release.domain.starts[position]
+    items = isinstance(domain.columns[position], Items)
+    sets = tuple((start + int(i),) for i in kept) if items else ((start,),)
+    bars = np.array([each.error or 0.0 for each in release.answers_of(Tables(domain, sets))])
+    return bars[1::2] if items else bars[kept]
 
 
 def _item_counts(codes: ColumnCodes, count: int) -> NDArray[np.int64]:
@@ -461,10 +501,10 @@ def in_short(release: Release) -> str:
     what = release.artefact.words or what
     budget = certificate["budget"]
     private = "" if certificate.private else ", NOT PRIVATE"
-    return (
-        f"<Release: {what}, {width:,} attribute{'' if width == 1 else 's'}, {certificate['mechanism']}, "
-        f"ε = {words.number(budget['epsilon'])}, δ = {words.number(budget['delta'])}{private}>"
-    )
+    about = f"<Release: {what}, {width:,} attribute{'' if width == 1 else 's'}, {certificate['mechanism']}, "
+    if "fitted" in certificate:
+        return f"{about}tables of {certificate['fitted']['origin']}>"
+    return f"{about}ε = {words.number(budget['epsilon'])}, δ = {words.number(budget['delta'])}{private}>"
 
 
 def card(release: Release) -> str:

@@ -73,6 +73,12 @@ def words_of(certificate: Certificate) -> Kind:
 
 def promise(certificate: Certificate) -> list[str]:
     """What is guaranteed, and to whom."""
+    if "fitted" in certificate:
+        told = certificate["fitted"]
+        return [
+            f"Nothing private was read here: the rows were fitted to {counted(told['tables'], 'table')} with noise "
+            f"from elsewhere ({told['origin']}). They promise what those tables promise, and nothing more."
+        ]
     if not certificate["entropy"]["private"]:
         return [
             "Nothing is promised. This release was drawn from a seed, so that it can be repeated; whoever "
@@ -102,11 +108,29 @@ def promise(certificate: Certificate) -> list[str]:
         *_for_instance(epsilon, "records" if person else "record"),
         f"This holds for every {one}, against everybody, whatever they know "
         "already, however long they compute, and whatever is done with the release afterwards.",
+        *_period(certificate, person=person),
+    ]
+
+
+def _period(certificate: Certificate, *, person: bool) -> list[str]:
+    """What a release of a period says of those of others."""
+    found = certificate.get("period")
+    if found is None:
+        return []
+    said = f"Only records of {found['periods']} were read, by the date in “{found['column']}”. "
+    if certificate["budget"]["neighbours"] == "replace":
+        said += "A record is replaced by another of the same period, and how many each period has is public. "
+    who = "one person's records of one period" if person else "one record"
+    return [
+        f"{said}Releases of other {found['calendar']}s add nothing to what {who} may lose, for ever. Somebody with "
+        "records in several periods pays for each; `dualquery ledger show` says how much that may be.",
     ]
 
 
 def why_not_private(certificate: Certificate) -> str:
     """The reason in a few words."""
+    if "fitted" in certificate:
+        return "it promises what the tables from elsewhere promise"
     return "the schema is a draft" if certificate["entropy"]["private"] else "a seed was used"
 
 
@@ -156,6 +180,8 @@ def cost(certificate: Certificate) -> str:
 
 def price(certificate: Certificate) -> list[str]:
     """How the promise was paid for."""
+    if "fitted" in certificate:
+        return ["Whoever measured the tables paid for them. Fitting rows to them costs nothing."]
     spent, budget = certificate["spent"], certificate["budget"]
     uses: Counter[str] = Counter()
     for event in certificate["events"]:
@@ -205,9 +231,11 @@ def _book(certificate: Certificate) -> list[str]:
 def public(certificate: Certificate) -> list[str]:
     """What was taken as known to everybody, and therefore is not protected."""
     workload = certificate["workload"]
+    if "fitted" in certificate:
+        return [f"Everything: the tables ({certificate['fitted']['origin']}), their noise, and the schema."]
     return [
         "The schema: which attributes there are, and which values or ranges each may take. It must have been "
-        "written without looking at the table.",
+        f"written without looking at the table.{_source(certificate)}",
         f"The number of records, {certificate['records']['rows']:,}: {certificate['records']['from']}.",
         *(
             ["The number of persons: it is not printed here, but it is not protected either."]
@@ -219,11 +247,24 @@ def public(certificate: Certificate) -> list[str]:
     ]
 
 
+def about(certificate: Certificate) -> dict[str, str]:
+    """What the steward says of the dataset in the schema, by name."""
+    return certificate.schema.about.entries()
+
+
+def _source(certificate: Certificate) -> str:
+    source = about(certificate).get("source")
+    return "" if source is None else f" Its source, as the steward states it: {source}."
+
+
 def not_promised(certificate: Certificate) -> list[str]:
     """Where the promise ends."""
-    return [
+    own = [
         f"{_who_else(certificate)} {several(certificate)}",
         "It covers this release. Another release about the same people costs again, and the costs add up.",
+    ]
+    return [
+        *([] if "fitted" in certificate else own),
         "It does not hide what is true of people in general. That smokers fall ill more often may be learned "
         "from it, and believed of a smoker who was never in the table.",
         f"Answers are approximate{_off(certificate)}. Small groups are the least reliable, and questions far "

@@ -112,6 +112,8 @@ ROOM = 1e-9  # for the logarithms of another machine
 
 def recounted(certificate: Certificate) -> Spent:
     """What a fresh ledger says of the listed events; ReleaseError where the certificate claims less."""
+    if "fitted" in certificate and not certificate["events"]:
+        return Spent(None, 0.0, 0.0)  # to tables that others measured: nothing private was read
     ledger = Ledger(_budget(certificate))
     try:
         ledger.charge(*_events(certificate))
@@ -246,9 +248,14 @@ def _check(certificate: Certificate, statements: Mapping[str, Statement], folder
             "an older copy, or rewritten. More is spent than it says; restore a later copy, or close the dataset"
         )
     currency = Currency(statement.book.currency)
-    amounts = {"charged": charge.units, "spent": charge.spent_after, "cap": statement.book.cap}
+    charged = charge.cost(statement.book).largest
+    amounts = {"charged": charged, "spent": charge.spent_after, "cap": statement.book.cap}
     told = {f"{word}_{currency.value}": written(amount) for word, amount in amounts.items()}
     told["release"] = charge.release
+    if charge.periods:
+        told["periods"] = charge.named
+        if charge.named != (certificate.get("period") or {}).get("periods"):
+            raise LedgerError(f"the release in '{folder}' is of other periods than those that were charged")
     if any(entry.get(key) != value for key, value in told.items()) or not _paid(
         certificate, charge, statement
     ):
@@ -270,8 +277,9 @@ def _paid(certificate: Certificate, charge: Charge, statement: Statement) -> boo
         f"epsilon {budget.epsilon!r}, delta {budget.delta!r}, {budget.accounting.value}"
     )
     relation = statement.book.neighbours.split(" ")[0]  # a relation may print its parameters behind its name
-    room = charge.units // 10**6 + 1
-    return same and relation == budget.neighbours.value and price <= charge.units + room
+    charged = charge.cost(statement.book).largest
+    room = charged // 10**6 + 1
+    return same and relation == budget.neighbours.value and price <= charged + room
 
 
 def as_json(statements: Iterable[Statement]) -> list[dict[str, object]]:
@@ -287,6 +295,7 @@ def as_json(statements: Iterable[Statement]) -> list[dict[str, object]]:
             "spent": written(each.book.spent),
             "epsilon_spent": each.book.epsilon_spent,
             "epsilon_left": each.book.epsilon_left,
+            **({} if each.book.periods is None else {"promises": each.book.promises(each.costs)}),
             "created": each.book.created,
             "head": each.head,
             "charges": [
@@ -295,7 +304,8 @@ def as_json(statements: Iterable[Statement]) -> list[dict[str, object]]:
                     "day": charge.day,
                     "release": charge.release,
                     "what": charge.what,
-                    "charged": written(charge.units),
+                    **({"periods": charge.named} if charge.periods else {}),
+                    "charged": written(charge.cost(each.book).largest),
                     "spent_after": written(charge.spent_after),
                     "hash": charge.hash,
                 }

@@ -39,6 +39,7 @@ from dualquery.table.cells import (
     texts_of,
 )
 from dualquery.table.domain import Categorical, Column, Dependency, Domain, Items, Numeric, Sum
+from dualquery.table.periods import kept
 from dualquery.table.persons import baskets, hashes_of, kept_rows, owners_of
 from dualquery.table.places import Places, encode_with_places, has_places, numbers_at
 from dualquery.table.reading import AnyTable, batches, is_transaction_file, read_table
@@ -74,6 +75,11 @@ def encoded(table: pa.Table, schema: Schema, *, records_per_person: int | None =
     """The records of a table as it was read: its columns those wanted, and sound."""
     domain, columns = schema.domain, schema.domain.columns
     table = pa.table([plain(column) for column in table.columns], names=table.column_names)
+    if schema.within is not None:  # before anything else is looked at
+        names = [column.name for column in columns]
+        stamped = schema.within.calendar.column
+        stamps = table.column(names.index(stamped) if stamped in names else table.num_columns - 1)
+        table = table.filter(pa.array(kept(stamps, schema.within, columns)))
     if schema.drop_rows_containing is not None:
         dropped = _rows_containing(schema.drop_rows_containing, table.select(range(len(columns))), columns)
         table = table.filter(pa.array(~dropped))
@@ -114,6 +120,8 @@ def wanted_columns(
     lines = len(columns) == len(lists) == 1 and schema.unit is None and is_transaction_file(source)
     if by_person(schema, records_per_person) and schema.unit is not None and schema.unit not in names:
         names.append(schema.unit)
+    if schema.within is not None and schema.within.calendar.column not in names:
+        names.append(schema.within.calendar.column)
     return WantedColumns(names, lists, lines, schema.encoding, rows)
 
 

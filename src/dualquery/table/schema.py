@@ -1,6 +1,7 @@
 """The schema file: the public description of a table, written by hand in TOML.
 
-    [table]                             # what is true of all rows: unit, long, encoding, drop_rows_containing
+    [about]                             # whose table it is and what the release is for, for the report
+    [table]                             # what is true of all rows: unit, long, encoding, drop_rows_containing, period
     [[attribute]]                       # a column (`table.columns`, `table.numbers`, `table.dates`)
     [[rule]]                            # what a record can be (`table.domain`)
 
@@ -8,7 +9,7 @@ docs/schema.md has all the keys, with an example of each.
 
 `drop_rows_containing` is a public rule about which records exist: a row with that cell in any attribute
 of the schema is left out. The number of those left depends on private cells, so it cannot be public.
-`unit` and `long` say whose record a row is (`table.persons`).
+`unit` and `long` say whose record a row is (`table.persons`), `period` and `calendar` when it came (`table.periods`).
 `draft` marks a schema until a person who has made it public deletes the line.
 """
 
@@ -16,21 +17,22 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field, fields, replace
 from pathlib import Path
 from typing import Any
 
-from dualquery.errors import SchemaError
+from dualquery.errors import DataError, SchemaError
 from dualquery.registry import KINDS
 from dualquery.table.columns import Categorical, Items
 from dualquery.table.dates import Dates
 from dualquery.table.domain import Column, Domain, Numeric, rule_entries, rule_in
+from dualquery.table.periods import Calendar, Span, stamp
 from dualquery.table.persons import PERSONS, check_unit, no_unit
 from dualquery.table.reading.source import known_encoding
 from dualquery.table.toml_text import commented, document, only, optional, quoted, required, text, truth
 
 DRAFT_LINE = "draft = true  # delete this line once every value below is public knowledge"
-KEYS = ("draft", "table", "attribute", "rule")  # and the name of a kind of table
+KEYS = ("draft", "about", "table", "attribute", "rule")  # and the name of a kind of table
 COLUMNS: tuple[tuple[tuple[str, ...], type[Categorical | Numeric | Dates | Items]], ...] = (
     (("values",), Categorical),
     (("edges",), Numeric),
@@ -38,7 +40,36 @@ COLUMNS: tuple[tuple[tuple[str, ...], type[Categorical | Numeric | Dates | Items
     (("from", "to", "by"), Dates),
     (("count",), Items),
 )  # of columns, by the keys that no other has
+LONGEST = 500  # of a text in [about]
 MARK = "# from the data"  # behind each line of a draft that was read off the table
+
+
+@dataclass(frozen=True)
+class About:
+    """What a reader of the report asks first; said once, in the schema, and public."""
+
+    dataset: str | None = None  # its name
+    steward: str | None = None  # who answers for the release
+    purpose: str | None = None  # what the release is for
+    source: str | None = None  # where the schema's values come from: a code book, a form, a law
+
+    @staticmethod
+    def read(section: object) -> About:
+        if not isinstance(section, dict):
+            raise SchemaError("'about' must be a section, [about]")
+        names = [each.name for each in fields(About)]
+        only(section, "[about]", set(names))
+        said = {name: optional(section, "[about]", name, text) for name in names}
+        for name, words in said.items():
+            if words is not None and (not words.strip() or not words.isprintable() or len(words) > LONGEST):
+                raise SchemaError(
+                    f"[about]: '{name}' must be 1 to {LONGEST} printable characters on one line"
+                )
+        return About(**said)
+
+    def entries(self) -> dict[str, str]:
+        """What is said, by its name."""
+        return {each.name: said for each in fields(self) if (said := getattr(self, each.name)) is not None}
 
 
 @dataclass(frozen=True)
@@ -51,9 +82,12 @@ class Schema:
     unit: str | None = None
     long: bool = False
     encoding: str | None = None  # of a text file, where it is not UTF-8
+    about: About = About()
     marked: int = field(
         default=0, compare=False
     )  # lines of its file that still say they were read off the table
+    calendar: Calendar | None = None
+    within: Span | None = None  # the periods whose records are read; None: all records
 
     def __post_init__(self) -> None:
         check_unit(self.domain, self.unit, long=self.long, drops_rows=self.drops_rows)
@@ -61,6 +95,24 @@ class Schema:
             raise SchemaError(
                 f"[{self.domain.kind}]: 'drop_rows_containing' is for tables of attributes; remove it"
             )
+
+        if self.calendar is not None:
+            if self.domain.kind != "records" or self.long or self.calendar.column == self.unit:
+                raise SchemaError(
+                    "[table]: 'period' is for tables of attributes where a row is a record, and no unit; remove it"
+                )
+            stamp(self.calendar, self.domain.columns)
+
+    def during(self, period: str | Span | None) -> Schema:
+        """The same, of which only the records of these periods are read."""
+        if period is None:
+            return self
+        if self.calendar is None:
+            raise DataError(
+                'a period was named, and the schema has none: write period = "received" and '
+                'calendar = "quarter" into [table]'
+            )
+        return replace(self, within=self.calendar.span(period) if isinstance(period, str) else period)
 
     @property
     def drops_rows(self) -> bool:
@@ -129,10 +181,14 @@ def schema_text(
     parts = [] if heading is None else [commented(heading)]
     if schema.draft:
         parts.append(DRAFT_LINE)
+    if said := schema.about.entries():
+        parts.append("\n".join(["[about]", *_lines({name: quoted(each) for name, each in said.items()})]))
     rules = {
         "drop_rows_containing": schema.drop_rows_containing,
         "unit": schema.unit,
         "encoding": schema.encoding,
+        "period": None if schema.calendar is None else schema.calendar.column,
+        "calendar": None if schema.calendar is None else schema.calendar.by,
     }
     table = {key: quoted(rule) for key, rule in rules.items() if rule is not None}
     if schema.long:
@@ -166,7 +222,7 @@ def _schema(document: Mapping[str, Any], folder: Path | None) -> Schema:
         raise SchemaError("'table' must be a section, [table]")
     if not isinstance(attributes, list) or not all(isinstance(entry, dict) for entry in attributes):
         raise SchemaError("attributes must be sections, each under [[attribute]]")
-    only(table, "[table]", {"drop_rows_containing", "unit", "long", "encoding"})
+    only(table, "[table]", {"drop_rows_containing", "unit", "long", "encoding", "period", "calendar"})
     marker = optional(table, "[table]", "drop_rows_containing", text)
     if marker is not None and not marker.strip():
         raise SchemaError("[table]: 'drop_rows_containing' must not be blank")
@@ -180,7 +236,12 @@ def _schema(document: Mapping[str, Any], folder: Path | None) -> Schema:
     encoding = optional(table, "[table]", "encoding", text)
     encoding = None if encoding is None else known_encoding(encoding)
     domain = _of_kind(kinds, document, columns, folder) if kinds else Domain(columns, rules)
-    return Schema(domain, marker, draft, unit, long, encoding)
+    period, by = (optional(table, "[table]", key, text) for key in ("period", "calendar"))
+    if (period is None) != (by is None):
+        raise SchemaError("[table]: 'period' and 'calendar' belong together; give both, or none")
+    calendar = None if period is None or by is None else Calendar(period, by)
+    about = About.read(document.get("about", {}))
+    return Schema(domain, marker, draft, unit, long, encoding, about, calendar=calendar)
 
 
 def _of_kind(
