@@ -36,7 +36,6 @@ from dualquery.queries.countable import Bound
 from dualquery.queries.group import (
     NONE,
     Digest,
-    Group,
     Predicates,
     ProductRows,
     Sample,
