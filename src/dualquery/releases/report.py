@@ -29,6 +29,7 @@ from dualquery.releases.measurements import pairs_of
 from dualquery.releases.release import Release, with_bar
 from dualquery.table.domain import Domain, Items
 from dualquery.table.records import BitItems, ColumnCodes, Records, SparseItems
+from dualquery.types import Set
 
 MOST_BARS = 30
 PLOTTED_BARS, PLOTTED_CELLS_A_SIDE = 60, 40  # where one picture is all that was asked for
@@ -405,7 +406,8 @@ def _item_counts(codes: ColumnCodes, count: int) -> NDArray[np.int64]:
 
 def heat_maps(records: Records) -> list[Figure]:
     """The pairs with the strongest association in the synthetic records, strongest first."""
-    domain, ranked = records.domain, []
+    domain = records.domain
+    ranked: list[tuple[float, Set]] = []
     pairs = Tables(domain, tuple(combinations(sorted(_candidates(records)), 2)))
     for part in pairs.in_parts(MOST_CELLS):
         told = [information(joint) for joint in part.split(part.counts(records))]
