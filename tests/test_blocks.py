@@ -44,6 +44,7 @@ NOT_HERE = {
     "pip install": "needs a network; tests/distribution/test_wheel.py installs a wheel",
     "python -m experiments": "minutes to hours; tests/experiments runs them at toy size",
     "export ": "a token is made by the service; tests/service/test_serve_commands.py sets it",
+    "dualquery desk": "runs until it is stopped; tests/desk/test_desk_page.py goes the whole path in a browser",
     "dualquery serve": "runs until it is stopped; tests/service/test_serve_commands.py runs these lines",
     "dualquery ask": "needs a running service; tests/service/test_serve_commands.py asks in each of these ways",
     "dualquery audit": "a minute; tests/releases/test_audit.py",

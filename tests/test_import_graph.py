@@ -38,6 +38,7 @@ STEPS = [
     {"audits"},
     {"interactive"},
     {"service"},
+    {"desk"},
     {"cli"},
     {"__main__"},
 ]

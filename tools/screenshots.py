@@ -1,6 +1,6 @@
-"""Pictures of what people look at, in a real browser, light and dark: the report, and a release in a notebook.
+"""Pictures of what people look at, in a real browser, light and dark: the report, a release in a notebook, the desk.
 
-    python tools/screenshots.py docs/pictures        # makes a release of the survey and writes four PNG files
+    python tools/screenshots.py docs/pictures        # makes a release of the survey and writes six PNG files
 
 The browser is Debian's chromium, driven by Playwright. A notebook is a page that shows what cells hand out
 (`_repr_html_`, a frame, a picture) on the ground that notebooks have. `ink` is what tests hold against a blank page.
@@ -11,9 +11,11 @@ from __future__ import annotations
 import shutil
 import sys
 import tempfile
+import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
+from threading import Thread
 from typing import Any
 
 import numpy as np
@@ -97,6 +99,60 @@ def screenshots(release: Release, out: Path) -> list[Path]:
     return made
 
 
+@contextmanager
+def a_desk(people: int) -> Iterator[str]:
+    """The link of a desk that listens in this process, in a folder with the survey."""
+    import pyarrow.csv
+    import uvicorn
+
+    from dualquery.desk.app import Desk, application
+    from dualquery.desk.run import bound
+
+    with tempfile.TemporaryDirectory() as place:
+        folder = Path(place) / "survey-2025"
+        folder.mkdir()
+        pyarrow.csv.write_csv(example.survey(people), folder / "people.csv")
+        desk, listening = Desk(folder), bound(0)
+        port = listening.getsockname()[1]
+        config = uvicorn.Config(application(desk, lambda: port), log_level="error", ws="none")
+        server = uvicorn.Server(config)
+        thread = Thread(target=server.run, args=([listening],))
+        thread.start()
+        while not server.started:
+            time.sleep(0.01)
+        try:
+            yield f"http://127.0.0.1:{port}/#{desk.token}"
+        finally:
+            server.should_exit = True
+            thread.join()
+
+
+def desk_screenshots(out: Path, people: int = example.PEOPLE) -> list[Path]:
+    """The desk: what is public, in light; the budget and its curve, in dark."""
+    out.mkdir(parents=True, exist_ok=True)
+    made = [out / f"desk_{scheme}.png" for scheme in SCHEMES]
+    with a_desk(people) as link, a_browser() as browser:
+        for scheme, picture in zip(SCHEMES, made, strict=True):
+            size = {"width": 1100, "height": 900}
+            context = browser.new_context(color_scheme=scheme, viewport=size, reduced_motion="reduce")
+            page = context.new_page()
+            page.set_default_timeout(120_000)
+            page.goto(link)
+            page.click("#tables button")
+            page.wait_for_selector("#columns li")
+            if scheme == "light":
+                page.click("#columns summary >> nth=2")
+                page.locator("#schema-step").evaluate("each => each.scrollIntoView()")
+            else:
+                page.click("#all-public")
+                page.click("#save-schema")
+                page.locator("#predicted", has_text="percentage points").wait_for()
+                page.locator("#budget-step").evaluate("each => each.scrollIntoView()")
+            page.screenshot(path=str(picture))
+            context.close()
+    return made
+
+
 def ink(path: Path) -> tuple[float, float]:
     """How light the commonest shade of a picture is (0 to 1), and which share of the pixels is another."""
     from matplotlib.image import imread
@@ -107,5 +163,6 @@ def ink(path: Path) -> tuple[float, float]:
 
 
 if __name__ == "__main__":
-    for each in screenshots(survey_release(), Path(sys.argv[1] if len(sys.argv) > 1 else "docs/pictures")):
+    place = Path(sys.argv[1] if len(sys.argv) > 1 else "docs/pictures")
+    for each in (*screenshots(survey_release(), place), *desk_screenshots(place)):
         print(each, *(f"{number:.2f}" for number in ink(each)))

@@ -56,6 +56,7 @@ if TYPE_CHECKING:  # every public name and its home, for whoever checks types an
     from dualquery.queries.workload import Grammar as Grammar, Workload as Workload
     from dualquery.registry import register as register
     from dualquery.releases.certificate import Certificate as Certificate
+    from dualquery.releases.enough import Enough as Enough, choose_epsilon as choose_epsilon
     from dualquery.releases.evaluate import (
         Comparison as Comparison, Evaluation as Evaluation, compare as compare, evaluate as evaluate,
     )

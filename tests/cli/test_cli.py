@@ -793,6 +793,39 @@ def test_interrupt_is_clean(place: Path, tmp_path: Path, after: str) -> None:
     assert list(tmp_path.iterdir()) == []
 
 
+READING_AHEAD = """
+import io, sys, time, pyarrow.csv
+
+class Slow(io.RawIOBase):
+    read_before = False
+    def readable(self):
+        return True
+    def read(self, count=-1):
+        if self.read_before:
+            time.sleep(0.3)
+        self.read_before = True
+        return b"a,b\\n" + b"1,2\\n" * 300_000
+
+reader = pyarrow.csv.open_csv(Slow(), read_options=pyarrow.csv.ReadOptions(block_size=1 << 20))
+next(iter(reader))
+from dualquery.cli import main
+main()
+"""
+
+
+def test_a_thread_that_reads_ahead_keeps_no_command_from_ending() -> None:
+    """The end of the interpreter stops it in the middle: the process then hung, or died of it."""
+    done = subprocess.run(
+        [sys.executable, "-c", READING_AHEAD, "--version"],
+        capture_output=True,
+        text=True,
+        env={**os.environ, "PYTHONPATH": SOURCE},
+        check=False,
+        timeout=60,
+    )
+    assert (done.returncode, done.stdout.split()[0]) == (0, "dualquery"), done.stderr
+
+
 def test_sizes_in_bytes() -> None:
     assert [size_in_bytes(text) for text in ("2GB", "500 MB", "1.5kb", "7", "3b")] == [
         2 * 10**9,

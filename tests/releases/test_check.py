@@ -273,6 +273,7 @@ def test_a_mean_within_groups_is_measured_in_its_own_unit(people: Records) -> No
         ({"criterion": []}, "criterion"),
         ({"criteria": [{"tables": 2, "mean": 0.5}]}, "criterion"),
         ({"criterion": "good"}, "criterion"),
+        ([{"tables": 2, "mean": 0.5}], "a dict"),
     ],
 )
 def test_bad_criteria_are_refused_in_a_sentence_and_nothing_is_charged(

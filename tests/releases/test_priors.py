@@ -102,7 +102,8 @@ def test_a_release_is_a_prior_by_itself(release: Release, tmp_path: Path) -> Non
         ({"prior": pa.table({"height": [1.0]})}, "none of the columns"),
         ({"prior": pa.table({"sex": ["x"]})}, "census sample 2023"),
         ({"prior": SAMPLE.slice(0, 0)}, "no rows"),
-        ({"prior": "nowhere.csv"}, "nowhere.csv"),
+        ({"prior": "nowhere.csv"}, "no prior 'nowhere.csv'"),
+        ({"prior": "nowhere", "prior_origin": None}, "no prior 'nowhere'"),
         ({"mechanism": "mwem"}, "does not start from a prior"),
     ],
 )
@@ -176,6 +177,23 @@ def test_a_refit_is_free() -> None:
     answer = again.answer("age >= 40 & tenure = owns")
     assert answer.error is not None
     assert 0 < answer.error < 0.2
+
+
+def test_a_refit_leaves_the_verdict_on_rows_that_are_gone() -> None:
+    strict = {"criterion": [{"tables": 2, "mean": 1e-4}]}
+    plain = dualquery.release(TABLE, schema=SCHEMA, workload="marginals:2", budget=BUDGET, accept=strict)
+    assert any("good enough" in each for each in plain.certificate["warnings"])
+    again = dualquery.refit(plain, prior=SAMPLE, prior_origin="census sample 2023")
+    assert "accepted" not in again.certificate
+    assert not any("good enough" in each for each in again.certificate["warnings"])
+
+
+def test_a_folder_is_fitted_again_as_well(tmp_path: Path) -> None:
+    dualquery.release(TABLE, schema=SCHEMA, workload="marginals:2", budget=BUDGET).save(tmp_path / "old")
+    again = dualquery.refit(tmp_path / "old", prior=SAMPLE, prior_origin="census sample 2023")
+    assert again.certificate["prior"][0]["records"] == 3_000
+    with pytest.raises(DualQueryError, match="does not exist"):
+        dualquery.refit(tmp_path / "gone", prior=SAMPLE, prior_origin="census sample 2023")
 
 
 def test_what_was_not_measured_in_tables_cannot_be_fitted_again() -> None:

@@ -10,7 +10,7 @@ import pytest
 from tools import screenshots
 
 STORED = Path(__file__).resolve().parents[2] / "docs" / "pictures"
-NAMES = [f"{name}_{scheme}.png" for name in ("report", "notebook") for scheme in screenshots.SCHEMES]
+NAMES = [f"{name}_{scheme}.png" for name in ("report", "notebook", "desk") for scheme in screenshots.SCHEMES]
 
 
 def as_seen(picture: Path) -> None:
@@ -34,6 +34,7 @@ def test_a_browser_shows_report_and_notebook(tmp_path: Path) -> None:
         pytest.skip(missing)
     pytest.importorskip("playwright.sync_api")
     made = screenshots.screenshots(screenshots.survey_release(people=500), tmp_path)
+    made += screenshots.desk_screenshots(tmp_path, people=500)
     assert sorted(each.name for each in made) == sorted(NAMES)
     for each in made:
         as_seen(each)

@@ -21,7 +21,7 @@ import hashlib
 import math
 from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from enum import Enum
 from functools import lru_cache
 
@@ -33,7 +33,8 @@ from dualquery.privacy.budget import Budget
 from dualquery.privacy.ledger import Ledger
 from dualquery.privacy.neighbours import Neighbours
 from dualquery.randomness import Entropy, SeededEntropy, SystemEntropy
-from dualquery.table.domain import Categorical, Domain, Items
+from dualquery.table.domain import Categorical, Domain, Items, Numeric
+from dualquery.table.places import MOST
 from dualquery.table.records import Records
 
 _STEPS = 60  # halvings: far below the error of counting
@@ -385,6 +386,7 @@ def stream(seed: int | None, *names: str) -> Entropy:
 BITS = Domain((Categorical("a", ("0", "1")), Categorical("b", ("0", "1"))))
 GRADES = Domain((Categorical("grade", ("low", "middle", "high")), Categorical("b", ("0", "1"))))
 BASKETS = Domain((Items("basket", 6),))
+HEIGHTS = Domain((Numeric("height", (0.0, 1.5, 3.0)),))
 
 
 @dataclass(frozen=True)
@@ -430,4 +432,23 @@ MANY = pair_of(
 EXTREMES = pair_of("the lowest value replaced by the highest", Neighbours.REPLACE, [[0, 0]], [[2, 1]], GRADES)
 FULL_BASKET = pair_of(
     "a full basket more", Neighbours.ADD_REMOVE, [[0] * 6] * 2, [[0] * 6] * 2 + [[1] * 6], BASKETS
+)
+
+
+def placed(pair: Pair, *places: Sequence[int]) -> Pair:
+    """The pair, with a place in its bin for the number of each record."""
+    one, other = (
+        replace(table, places=(np.array(each, np.uint16),))
+        for table, each in zip(pair.tables, places, strict=True)
+    )
+    return replace(pair, tables=(one, other))
+
+
+FROM_END_TO_END = placed(
+    pair_of("the least number of a bin replaced by the largest", Neighbours.REPLACE, [[0]], [[0]], HEIGHTS),
+    [0],
+    [MOST],
+)
+AT_AN_END = placed(
+    pair_of("a number more, at the end of its bin", Neighbours.ADD_REMOVE, [], [[1]], HEIGHTS), [], [0]
 )

@@ -23,11 +23,14 @@ from numpy.typing import NDArray
 
 from dualquery.audits.case import (
     ALONE,
+    AT_AN_END,
     BITS,
     DUPLICATES,
     EXTREMES,
+    FROM_END_TO_END,
     FULL_BASKET,
     GRADES,
+    HEIGHTS,
     MANY,
     REPLACED,
     Case,
@@ -57,7 +60,8 @@ from dualquery.queries.cuts import Blocks, CoarseEdges, LikelyPairs, degrees
 from dualquery.queries.derived import Balance, Interactions, TableCells, number_of_records
 from dualquery.queries.distances import Knots, distances_to
 from dualquery.queries.families import from_texts
-from dualquery.queries.misfits import FINE, Errors, SummedMisfits
+from dualquery.queries.inside import BinSums
+from dualquery.queries.misfits import FINE, WEIGHT, Errors, SummedMisfits
 from dualquery.queries.tables import Tables
 from dualquery.queries.workload import Workload
 from dualquery.randomness import Entropy, SeededEntropy
@@ -260,6 +264,14 @@ MISFITS = SummedMisfits(
 )
 
 
+# How far off a mean within groups is: b is the number, and the mean of the rows is that of its lower value.
+FAR_MEANS = SummedMisfits(
+    Tables(BITS, ((0, 1),)),
+    np.zeros(4, np.int64),
+    (Errors(0, 1, weights=np.array([0, WEIGHT, 0, WEIGHT]), groups=np.array([0, 0, 1, 1])),),
+)
+
+
 def _measurements() -> list[tuple[str, Pair, Countable]]:
     rank = np.arange(6)
     tables = (Blocks(np.array([0, 1, 1]), 2), LikelyPairs(np.array([3, 0, 1]), np.array([1, 0, 2])))
@@ -273,6 +285,9 @@ def _measurements() -> list[tuple[str, Pair, Countable]]:
         ("table", REPLACED, TableCells(Tables(BITS, ((0,), (0, 1))), 1)),
         ("misfits, summed", ALONE, MISFITS),
         ("misfits, summed", REPLACED, MISFITS),
+        ("misfits, of means", ALONE, FAR_MEANS),
+        ("sums inside bins", AT_AN_END, BinSums.of(HEIGHTS)),
+        ("sums inside bins", FROM_END_TO_END, BinSums.of(HEIGHTS)),
         ("interactions", EXTREMES, Interactions(GRADES, ((0,), (0, 1)), (1, 1))),
         ("interactions", MANY, Interactions(BITS, ((0,), (0, 1)), (1, 2))),
         ("items", FULL_BASKET, HeldItems(0, rank, 6, 3)),

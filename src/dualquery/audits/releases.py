@@ -162,6 +162,7 @@ missing = "missing"
 DROPPING = '[table]\ndrop_rows_containing = "?"\n' + SCHEMA
 HEADER = "job,income\n"
 CROWD = "clerk,12\n" * 12
+GOOD_ENOUGH = {"criterion": [{"tables": 1, "mean": 0.7}, {"mean_of": "income", "by": ["job"], "error": 20.0}]}
 PUBLIC_NOISE = ("created", "files")  # a clock, and digests of what is compared anyway
 
 
@@ -273,6 +274,14 @@ DUPLICATE = FilePair(
     {"rounds": 1, "synthetic_rows": 50},
     public_rows=12,
 )
+JUDGED = FilePair(
+    "the one king replaced by a clerk, the release checked and judged",
+    REPLACE,
+    (80 * CROWD + "king,29\n", 80 * CROWD + "clerk,12\n"),
+    Accounting.ZCDP,
+    "mwem",
+    {"rounds": 1, "synthetic_rows": 50, "check": 0.5, "accept": GOOD_ENOUGH},
+)
 DROPPED = FilePair("a row that the schema drops", ADD_REMOVE, (CROWD, CROWD + "?,12\n"), schema=DROPPING)
 DROPPED_IN_PUBLIC = FilePair(
     "a record replaced by one that the schema drops",
@@ -299,6 +308,7 @@ def cases() -> list[Case]:
         ),
         EXTREME.case(*slow),
         ONE_OR_NONE.case(*slow),
+        JUDGED.case(*slow),
         DUPLICATE.case(*slow),
         DROPPED.case(*slow),
         DROPPED_IN_PUBLIC.case(*slow),

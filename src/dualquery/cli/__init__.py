@@ -6,6 +6,8 @@ code 130. Nothing heavy is imported before a command needs it, so that help appe
 
 from __future__ import annotations
 
+import atexit
+import os
 import signal
 import sys
 import warnings
@@ -28,6 +30,8 @@ class _Interrupts:
 
 
 def main() -> None:
+    codes: list[int] = []
+    atexit.register(_leave, codes)  # the first to be registered is the last to be called
     interrupts = _Interrupts()
     if signal.getsignal(signal.SIGINT) is signal.default_int_handler:
         signal.signal(signal.SIGINT, interrupts)
@@ -41,7 +45,20 @@ def main() -> None:
     signal.signal(
         signal.SIGINT, signal.SIG_IGN
     )  # all is done and said; an interrupt has nothing left to stop
+    codes.append(code)
     sys.exit(code)
+
+
+def _leave(codes: list[int]) -> None:
+    """Leave without the end of the interpreter: a thread of Arrow that still reads ahead in one of our files would be
+    stopped by it, and waited for in vain (a defect stays a traceback, and ends as Python ends)."""
+    try:
+        sys.stdout.flush()
+        sys.stderr.flush()
+    except (OSError, ValueError):
+        return
+    if codes:
+        os._exit(codes[0])
 
 
 def run(arguments: Sequence[str]) -> int:

@@ -19,10 +19,12 @@ from dualquery import __version__
 from dualquery.cli.audit import audit
 from dualquery.cli.conclude import regress, sql
 from dualquery.cli.demo import demo
+from dualquery.cli.desk import desk
 from dualquery.cli.ledger import audit as audit_ledger
 from dualquery.cli.ledger import create, show
 from dualquery.cli.output import wrapped
-from dualquery.cli.release import degrees, plan, program, release
+from dualquery.cli.plan import plan
+from dualquery.cli.release import degrees, program, release
 from dualquery.cli.released import answer, evaluate, fit, refit, verify
 from dualquery.cli.released import create as create_key
 from dualquery.cli.schema import check, draft
@@ -67,6 +69,7 @@ app.add_typer(key, name="key")
 app.command()(audit)
 app.add_typer(serve, name="serve")
 app.command()(ask)
+app.command()(desk)
 app.command()(demo)
 app.command()(degrees)
 app.command()(program)
@@ -141,7 +144,7 @@ def _parameter(parameter: Any, context: Any) -> tuple[str, tuple[str, str]]:
     words = _plain(getattr(parameter, "help", None) or "")
     if parameter.required and not _is_argument(parameter):
         words += " [required]"
-    default = parameter.default
+    default = getattr(parameter.default, "value", parameter.default)  # of an Enum
     shown = getattr(parameter, "show_default", True) and "[default" not in words
     if shown and default not in (None, False, (), []) and not callable(default) and not parameter.required:
         words += f" [default: {default}]"

@@ -22,7 +22,7 @@ def sql(
 ) -> None:
     """Ask a release in SQL: each computed number comes with its 95% bar. **Costs no privacy.**
 
-    Counts and sums are those of the private table. Needs DuckDB: pip install 'dualquery\\[sql]'.
+    Counts and sums are those of the private table. Needs DuckDB: pip install 'dualquery[sql]'.
 
     Examples:
 
@@ -106,7 +106,7 @@ def regress(
             for each in said
         ],
     )
-    output.say("Note", "noise: that of the release, in units of the sampling error of as many records")
+    output.say("Note", "the column noise is that of the release, in sampling errors of as many records")
     for each in rows:
         if each["note"] is not None:
             output.say("Note", f"{each['name']}: {each['note']}")

@@ -26,8 +26,8 @@ if TYPE_CHECKING:
 
 SPEC = (
     "What to ask: `marginals:K[:ATTRIBUTE]`, `random:K:COUNT[:SEED]`, `random-literals:K:COUNT[:SEED]`, "
-    "`parities:K`, `disjunctions:K[:COUNT[:SEED]]`, `ranges:ATTRIBUTE:COUNT[:SEED]`, or a file with one query per "
-    "line. Join several with `+`, or give the flag again."
+    "`parities:K`, `disjunctions:K[:COUNT[:SEED]]`, `ranges:ATTRIBUTE:COUNT[:SEED]`, `tables:A*B,A*C`, "
+    "`regress:Y ~ A + B`, or a file with one query per line. Join several with `+`, or give the flag again."
 )
 
 
@@ -325,6 +325,7 @@ EngineFlag: TypeAlias = Annotated[
     Machines,
     typer.Option(
         "--engine",
+        metavar=f"[{'|'.join(each.value for each in Machines)}]",
         help="Who counts: this machine, its GPU (which fits, too), or a Spark cluster (Parquet only).",
     ),
 ]

@@ -8,6 +8,7 @@ import os
 import shutil
 import sys
 import textwrap
+import time
 from collections.abc import Iterable, Mapping
 from types import TracebackType
 from typing import TYPE_CHECKING, Any
@@ -205,8 +206,10 @@ class ProgressBars:
     """
 
     def __init__(self, wanted: bool) -> None:
-        self._wanted = wanted and sys.stderr.isatty()
+        self._lines = os.environ.get("DUALQUERY_PROGRESS") == "lines"  # for a program that watches
+        self._wanted = wanted and sys.stderr.isatty() and not self._lines
         self._bars: Any = None
+        self._said = ("", 0.0)  # the last line: its stage, and when
         self._tasks: dict[str, Any] = {}
         self._listener: Any = None
 
@@ -226,6 +229,8 @@ class ProgressBars:
             self._bars.stop()
 
     def __call__(self, stage: str, done: int, total: int) -> None:
+        if self._lines:
+            self._say(stage, done, total)
         if self._bars is None:
             return
         name = stage.partition(":")[0]
@@ -234,6 +239,17 @@ class ProgressBars:
                 self._bars.update(other, visible=False)
             self._tasks[name] = self._bars.add_task(stage, total=total)
         self._bars.update(self._tasks[name], description=stage, completed=done, total=total, visible=True)
+
+    def _say(self, stage: str, done: int, total: int) -> None:
+        """One line of JSON a stage, and at most ten a second within one."""
+        now, begun = time.monotonic(), self._said[0] != stage
+        if begun or now - self._said[1] > 0.1 or done >= total:
+            self._said = (stage, now)
+            print(
+                json.dumps({"stage": stage, "done": int(done), "total": int(total)}),
+                file=sys.stderr,
+                flush=True,
+            )
 
     def _show(self) -> None:
         from rich.console import Console

@@ -280,6 +280,8 @@ def _scale(domain: Domain, attribute: int) -> tuple[np.ndarray, float, float]:
 
 def read_acceptance(given: GivenAcceptance, domain: Domain) -> tuple[Criterion, ...]:
     """The criteria in a file, or in a dict of the same contents; DualQueryError in one sentence."""
+    if not isinstance(given, str | os.PathLike | Mapping):
+        raise DualQueryError('acceptance is a file, or a dict: {"criterion": [{"tables": 2, "mean": 0.05}]}')
     where = "acceptance" if isinstance(given, Mapping) else f"acceptance file '{os.fspath(given)}'"
     said = given if isinstance(given, Mapping) else _document(given, where)
     listed = said.get("criterion")

@@ -112,6 +112,9 @@ def _read(given: Any, origin: str | None, schema: Schema) -> tuple[PublicRows, E
         given = Release.load(given)
     if isinstance(given, Release):
         return _of_release(given, schema)
+    files = [file for file, _ in _files_of(given)]
+    if files and "://" not in files[0] and not any(map(os.path.exists, files)):
+        raise DataError(f"there is no prior '{given}'; name the folder of a release, or a file")
     if origin is None or not origin.strip():
         raise DualQueryError(
             "say where the prior's rows come from and why they are public: --prior-origin 'census sample 2023'"

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import math
+import os
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime
@@ -26,8 +27,9 @@ from dualquery.mechanisms.projection.tables import all_small
 from dualquery.privacy.budget import Accounting
 from dualquery.queries.random_families import Stream
 from dualquery.queries.tables import Tables, centred
+from dualquery.releases.acceptance import doubts
 from dualquery.releases.arguments import checked_seed, for_callers
-from dualquery.releases.certificate import Certificate, PredictedError
+from dualquery.releases.certificate import Certificate, PredictedError, versions
 from dualquery.releases.priors import public_rows
 from dualquery.releases.release import Release
 from dualquery.table.records import Records
@@ -36,7 +38,7 @@ from dualquery.types import Done, Progress, no_progress, silent
 
 @for_callers
 def refit(
-    release: Release,
+    release: Release | str | os.PathLike[str],
     *,
     prior: Any,
     prior_origin: str | None = None,
@@ -45,9 +47,10 @@ def refit(
 ) -> Release:
     """The release again, its rows fitted to what it measured (`Release.measured`) from a prior. Nothing is charged.
 
-    `prior` and `prior_origin` are as in `dualquery.release`. What was spent, on what, and by which promise stays as
-    the certificate said.
+    `release` is one, or its folder; `prior` and `prior_origin` are as in `dualquery.release`. What was spent, on
+    what, and by which promise stays as the certificate said.
     """
+    release = release if isinstance(release, Release) else Release.load(release)
     measured, said = measured_tables(release), release.certificate
     public, entries = public_rows(prior, prior_origin, said.schema, None)
     if public is None:
@@ -158,8 +161,9 @@ def _cell_noise(measured: MeasuredTables) -> float:
 def _certificate(
     said: Certificate, prior: list[dict[str, Any]], trust: Trust, found: WithBars
 ) -> Certificate:
-    """What the release said of its promise, and what is new."""
+    """What the release said of its promise, and what is new: a verdict was on the rows that there were."""
     data: Mapping[str, Any] = json.loads(said.to_json())
+    judged = doubts(data.get("accepted"))
     kept = {
         key: value for key, value in data.items() if key not in ("seal", "signature", "check", "accepted")
     }
@@ -170,6 +174,8 @@ def _certificate(
             "prior": prior,
             "trust": {"records": trust.records, "share": trust.share},
             **found.to_json(),
+            "warnings": [each for each in data["warnings"] if each not in judged],
+            "versions": versions(),
             "notes": [
                 *data["notes"],
                 f"fitted again to what was measured on {data['created'][:10]}: {trust.words}",

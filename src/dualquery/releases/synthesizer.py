@@ -178,7 +178,7 @@ def _cells(column: np.ndarray, name: str) -> pa.Array:
     """Objects one by one: no record decides how another is read (`table.cells`)."""
     try:
         return (
-            of_objects(column, name, lists=False)
+            of_objects(list(column), name, lists=False)
             if column.dtype == object
             else pa.array(column, from_pandas=True)
         )

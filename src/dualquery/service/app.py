@@ -48,7 +48,7 @@ _PAGE = (
     "pictures.js",
     "views.js",
 )
-_KINDS = {
+KINDS_OF_FILES = {
     "html": "text/html; charset=utf-8",
     "css": "text/css; charset=utf-8",
     "js": "text/javascript; charset=utf-8",
@@ -90,7 +90,7 @@ def application(service: Service) -> Application:
     for name in _PAGE:
         app.get(f"/page/{name}", include_in_schema=False)(_file(name))
     for kind in (DualQueryError, HTTPException, RequestValidationError, Exception):
-        app.exception_handler(kind)(_refused)
+        app.exception_handler(kind)(refused)
     return Departures(app, service.settings.http, service.counts, headers=HEADERS)
 
 
@@ -125,12 +125,12 @@ def _file(name: str) -> Callable[[], Awaitable[Response]]:
     content = (files("dualquery.service") / "page" / name).read_bytes()
 
     async def give() -> Response:
-        return Response(content, media_type=_KINDS[name.rpartition(".")[2]])
+        return Response(content, media_type=KINDS_OF_FILES[name.rpartition(".")[2]])
 
     return give
 
 
-async def _refused(_: Request, error: Exception) -> Response:
+async def refused(_: Request, error: Exception) -> Response:
     """What we refuse, and what the framework does: no such path or method, a body that does not fit.
 
     Of a body or a parameter it is said where it does not fit, and why, without repeating what was sent.

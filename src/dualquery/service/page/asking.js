@@ -56,3 +56,6 @@ export function ask(dataset, body, key) {
 export function newKey() {
   return [...crypto.getRandomValues(new Uint8Array(16))].map((each) => each.toString(16).padStart(2, "0")).join("");
 }
+
+// A command of the desk; with a key it is begun once, however often it is sent.
+export const post = (path, body, key) => request("POST", path, body, key ? { "Idempotency-Key": key } : {});

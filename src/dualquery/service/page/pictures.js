@@ -4,14 +4,14 @@ import { percent } from "./numbers.js";
 
 const SPACE = "http://www.w3.org/2000/svg";
 
-function draw(tag, attributes, ...children) {
+export function draw(tag, attributes, ...children) {
   const made = document.createElementNS(SPACE, tag);
   for (const [name, value] of Object.entries(attributes)) made.setAttribute(name, String(value));
   made.append(...children);
   return made;
 }
 
-function picture(width, height, words, attributes, ...children) {
+export function picture(width, height, words, attributes, ...children) {
   return draw("svg", { viewBox: `0 0 ${width} ${height}`, role: "img", "aria-label": words, ...attributes }, ...children);
 }
 

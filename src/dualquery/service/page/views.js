@@ -14,14 +14,14 @@ export function make(tag, attributes = {}, ...children) {
   return made;
 }
 
-function table(heads, rows, caption) {
+export function table(heads, rows, caption) {
   const head = make("tr", {}, ...heads.map(([name, kind]) => make("th", { scope: "col", class: kind ?? "" }, name)));
   const body = rows.map((row) => make("tr", {}, ...row.map((cell, i) => make("td", { class: heads[i][1] ?? "" }, cell))));
   const title = caption ? [make("caption", {}, caption)] : [];
   return make("table", {}, ...title, make("thead", {}, head), make("tbody", {}, ...body));
 }
 
-function facts(rows) {
+export function facts(rows) {
   return make("dl", { class: "facts" }, ...rows.flatMap(([name, words]) => [make("dt", {}, name), make("dd", {}, words)]));
 }
 

@@ -1,0 +1,159 @@
+"""What each button of the desk asks for, and the command that it is. Nothing here runs anything."""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+from typing import Annotated, Literal
+
+from pydantic import BaseModel, ConfigDict, Field
+
+from dualquery.errors import DataError
+from dualquery.table.reading import BUILT_IN
+from dualquery.table.reading.postgresql import is_database
+from dualquery.table.toml_text import figure
+
+Name = Annotated[str, Field(min_length=1, max_length=300)]
+Epsilon = Annotated[float, Field(gt=0, le=1e6, allow_inf_nan=False)]
+Delta = Annotated[float, Field(ge=0, lt=1, allow_inf_nan=False)]
+Count = Annotated[int, Field(ge=1, le=10**12)]
+Share = Annotated[float, Field(gt=0, le=2, allow_inf_nan=False)]
+Relation = Literal["replace", "add-remove", "person-replace", "person-add-remove"]
+MOST_FILES = 500
+
+
+class Strict(BaseModel):
+    model_config = ConfigDict(extra="forbid", strict=True)
+
+
+class WantedTable(Strict):
+    """A table: a file of the desk's folder, a path, or a database with the name of a table in it."""
+
+    table: Name
+    named: Name | None = None
+
+    def arguments(self) -> list[str]:
+        return [safe(self.table)]
+
+    def of_database(self) -> list[str]:
+        return [] if self.named is None else ["--table", self.named]
+
+
+class WantedLedger(WantedTable):
+    dataset: Name
+    epsilon: Epsilon
+    delta: Delta
+    neighbours: Relation = "replace"
+    records_per_person: Count | None = None
+
+
+class WantedDraft(WantedTable):
+    encoding: Name | None = None
+
+
+class Released(WantedTable):
+    """A release, as `dualquery plan` and `dualquery release` are asked for it."""
+
+    queries: Annotated[list[Name], Field(min_length=1, max_length=50)]
+    epsilon: Epsilon
+    delta: Delta | None = None
+    neighbours: Relation = "replace"
+    records_per_person: Count | None = None
+    expected: Count | None = None  # about how many records, where that is private; for plans alone
+    limit: Share | None = None  # the largest mean error of a table of two attributes that is good enough
+    ledger: bool = False
+    sign: bool = False
+    registry: bool = False
+
+
+def safe(name: str) -> str:
+    """A name that no command takes for one of its flags."""
+    return f"./{name}" if name.startswith("-") else name
+
+
+def stem(table: str) -> str:
+    """What the files that go with a table are called."""
+    if is_database(table):
+        return "database"
+    name = Path(table.partition("#")[0]).name.lstrip("-.") or "table"
+    return re.sub(r"[^\w.-]", "_", name.partition(".")[0]) or "table"
+
+
+def schema_of(table: str) -> str:
+    return f"{stem(table)}.schema.toml"
+
+
+def ledger_of(table: str) -> str:
+    return f"{stem(table)}.ledger"
+
+
+def accept_of(table: str) -> str:
+    return f"{stem(table)}.accept.toml"
+
+
+KEY = "steward.key"
+
+
+def tables_in(folder: Path) -> list[str]:
+    """The files of a folder that could be tables, by name; ours are none."""
+    found = []
+    for each in sorted(folder.iterdir(), key=lambda path: path.name.lower()):
+        ours = (
+            each.name.startswith(".")
+            or each.is_dir()
+            or each.name.endswith((".toml", ".ledger", ".key", ".pub"))
+        )
+        if not ours and any(source.handles(str(each)) for source in BUILT_IN):
+            found.append(each.name)
+    return found[:MOST_FILES]
+
+
+def draft(asked: WantedDraft) -> list[str]:
+    encoding = [] if asked.encoding is None else ["--encoding", asked.encoding]
+    if asked.named is not None:
+        raise DataError(
+            "a schema is drafted from files; save the table of the database as Parquet, or write one by hand"
+        )
+    return ["schema", "draft", *asked.arguments(), *encoding, "--out", schema_of(asked.table), "--quiet"]
+
+
+def check(asked: WantedTable) -> list[str]:
+    return ["schema", "check", schema_of(asked.table), *asked.arguments()]
+
+
+def ledger(asked: WantedLedger) -> list[str]:
+    return [
+        *("ledger", "create", ledger_of(asked.table), "--dataset", safe(asked.dataset)),
+        *("--epsilon", figure(asked.epsilon), "--delta", figure(asked.delta)),
+        *_relation(asked.neighbours, asked.records_per_person),
+        "--json",
+    ]
+
+
+def key() -> list[str]:
+    return ["key", "create", KEY]
+
+
+def release(asked: Released, out: str) -> list[str]:
+    return [
+        *("release", *asked.arguments(), *asked.of_database(), "--schema", schema_of(asked.table)),
+        *(part for spec in asked.queries for part in ("--queries", spec)),
+        *("--epsilon", figure(asked.epsilon)),
+        *(() if asked.delta is None else ("--delta", figure(asked.delta))),
+        *_relation(asked.neighbours, asked.records_per_person),
+        *(() if asked.limit is None else ("--accept", accept_of(asked.table))),
+        *(("--ledger", ledger_of(asked.table)) if asked.ledger else ()),
+        *(("--sign", KEY) if asked.sign else ()),
+        *(("--registry",) if asked.registry else ()),
+        *("--out", out, "--json"),
+    ]
+
+
+def acceptance(limit: float) -> str:
+    """What good enough means, as --accept reads it."""
+    return f"[[criterion]]\ntables = 2\nmean = {limit!r}\n"
+
+
+def _relation(neighbours: str, most: int | None) -> list[str]:
+    wanted = [] if neighbours == "replace" else ["--neighbours", neighbours]
+    return [*wanted, *([] if most is None else ["--records-per-person", str(most)])]

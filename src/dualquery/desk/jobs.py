@@ -1,0 +1,134 @@
+"""Commands that run beside the desk, one at a time, and what they say meanwhile.
+
+Two windows may ask for the same: a request has a key, and a key that was seen before is the job that it began. While
+one command runs no other begins, so that two windows cannot charge one wish twice.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import shlex
+import subprocess
+import sys
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from threading import Lock, Thread
+from typing import Any
+
+from dualquery.service.limits import ProblemError
+
+MOST_KEPT = 200  # jobs, the oldest of which are forgotten
+MOST_WORDS = 1_000_000  # characters of output that are kept
+LINES = {"DUALQUERY_PROGRESS": "lines"}  # has a command say its progress in lines (`cli.output`)
+
+
+def written(arguments: Sequence[str]) -> str:
+    """A command as a person would type it."""
+    return shlex.join(["dualquery", *arguments])
+
+
+@dataclass
+class DeskJob:
+    """One command: what it is, how far it has come, and what it said."""
+
+    key: str
+    arguments: tuple[str, ...]
+    stage: str = "starting"
+    done: int = 0
+    total: int = 0
+    code: int | None = None  # its exit code, once it has ended
+    output: str = ""
+    said: list[str] = field(default_factory=list)  # on the standard error, without the progress
+
+    def to_json(self) -> dict[str, Any]:
+        problem = next((line[7:] for line in reversed(self.said) if line.startswith("Error: ")), None)
+        if self.code not in (None, 0, 3) and problem is None:
+            problem = "the command ended without saying why; run it in a terminal to see more"
+        return {
+            "key": self.key,
+            "command": written(self.arguments),
+            "running": self.code is None,
+            "stage": self.stage,
+            "done": self.done,
+            "total": self.total,
+            "code": self.code,
+            "output": self.output,
+            "warnings": [line[9:] for line in self.said if line.startswith("Warning: ")],
+            "problem": problem,
+        }
+
+
+class Jobs:
+    """All jobs of a desk; its folder is where they run."""
+
+    def __init__(self, folder: Path) -> None:
+        self._folder, self._lock = folder, Lock()
+        self._known: dict[str, DeskJob] = {}
+        self._process: subprocess.Popen[str] | None = None
+
+    def start(self, key: str, arguments: Sequence[str]) -> DeskJob:
+        """The job of this key: begun now, unless it was before; refused while another one runs."""
+        with self._lock:
+            if (known := self._known.get(key)) is not None:
+                return known
+            if (busy := next((each for each in self._known.values() if each.code is None), None)) is not None:
+                raise ProblemError(
+                    409,
+                    "busy",
+                    f"something else is running (dualquery {busy.arguments[0]}), perhaps in another window; wait",
+                )
+            job = self._known[key] = DeskJob(key, tuple(arguments))
+            for old in list(self._known)[:-MOST_KEPT]:
+                del self._known[old]
+        Thread(target=self._run, args=(job,), daemon=True).start()
+        return job
+
+    def known(self, key: str) -> DeskJob | None:
+        return self._known.get(key)
+
+    def of(self, key: str) -> DeskJob:
+        if key not in self._known:
+            raise ProblemError(404, "not_found", "there is no such job; load the page again")
+        return self._known[key]
+
+    def stop(self) -> None:
+        """End what still runs, with the desk."""
+        if self._process is not None and self._process.poll() is None:
+            self._process.terminate()
+
+    def _run(self, job: DeskJob) -> None:
+        command = [sys.executable, "-m", "dualquery", *job.arguments]
+        try:
+            self._process = process = subprocess.Popen(
+                command,
+                cwd=self._folder,
+                env={**os.environ, **LINES, "NO_COLOR": "1"},
+                stdin=subprocess.DEVNULL,
+                stdout=subprocess.PIPE,
+                stderr=subprocess.PIPE,
+                text=True,
+                encoding="utf-8",
+                errors="replace",
+            )
+            assert process.stdout is not None
+            assert process.stderr is not None
+            reading = Thread(target=self._listen, args=(job, process.stderr), daemon=True)
+            reading.start()
+            job.output = process.stdout.read(MOST_WORDS)
+            process.stdout.close()
+            reading.join()
+            job.code = process.wait()
+        except OSError as error:
+            job.said.append(f"Error: the command cannot be started: {error.strerror}")
+            job.code = 2
+
+    @staticmethod
+    def _listen(job: DeskJob, lines: Any) -> None:
+        for line in lines:
+            try:
+                told = json.loads(line)
+                job.stage, job.done, job.total = told["stage"], int(told["done"]), int(told["total"])
+            except (ValueError, TypeError, KeyError):
+                job.said.append(line.rstrip("\n"))

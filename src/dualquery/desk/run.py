@@ -1,0 +1,51 @@
+"""Where the desk listens: 127.0.0.1 and nowhere else, until interrupted."""
+
+from __future__ import annotations
+
+import socket
+from collections.abc import Callable
+from contextlib import suppress
+from pathlib import Path
+
+from dualquery.errors import DualQueryError
+
+
+def run(folder: Path, *, port: int = 0, ready: Callable[[str], object] = print) -> None:
+    """Listen, say the link with its token, and end what still runs when interrupted."""
+    try:
+        import uvicorn
+
+        from dualquery.desk.app import Desk, application
+    except ModuleNotFoundError:
+        raise DualQueryError("the desk needs the extra `service`: pip install 'dualquery[service]'") from None
+    if not folder.is_dir():
+        raise DualQueryError(f"'{folder}' is not a folder; name the one in which your table lies")
+    desk, listening = Desk(folder), bound(port)
+    chosen = listening.getsockname()[1]
+    config = uvicorn.Config(
+        application(desk, lambda: chosen),
+        access_log=False,
+        log_level="warning",
+        server_header=False,
+        ws="none",
+    )
+    ready(f"http://127.0.0.1:{chosen}/#{desk.token}")
+    try:
+        with suppress(KeyboardInterrupt):
+            uvicorn.Server(config).run([listening])
+    finally:
+        desk.jobs.stop()
+
+
+def bound(port: int) -> socket.socket:
+    """A socket at 127.0.0.1; port 0 takes any that is free."""
+    made = socket.socket(socket.AF_INET, socket.SOCK_STREAM)
+    made.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+    try:
+        made.bind(("127.0.0.1", port))
+    except OSError as error:
+        made.close()
+        raise DualQueryError(
+            f"cannot listen at port {port}: {error.strerror}; name another with --port"
+        ) from None
+    return made
