@@ -1,10 +1,10 @@
 """Rows fitted on a graphics card: a warp a row, its lanes over the values, residuals brought up to date atomically.
 
-The game is that of `cpu.answer_rows`, but that many rows answer at once: each sees a residual that lacks the moves of
-those that are under way. A row at temperature T (in rows) hardly heeds differences far below T rows; as many rows of a
-chain are under way as a multiple of T says, which follows the number of rows and the noise (`in_flight`). Which of two
-rows moves first is the card's business, and floats add up in that order: the same seed does not give the same rows
-twice.
+The game is that of `cpu.answer_rows`, but that many rows answer at once: each sees a residual that lacks the moves
+of those that are under way. A row at temperature T (in rows) hardly heeds differences far below T rows; as many rows
+of a chain are under way as a multiple of T says, which follows the number of rows and the noise (`in_flight`). Which
+of two rows moves first is the card's business, and floats add up in that order: the same seed does not give the same
+rows twice.
 
 The views are those of `cpu`. A lane takes a value; where an attribute has few, the lanes that are left take other
 views, and add up. A moved row changes the cells of all views of its tables: the *places* of an attribute list them.
