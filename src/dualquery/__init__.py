@@ -65,6 +65,7 @@ if TYPE_CHECKING:  # every public name and its home, for whoever checks types an
     from dualquery.releases.plan import plan as plan
     from dualquery.releases.refit import refit as refit
     from dualquery.releases.release import Answer as Answer, Release as Release
+    from dualquery.releases.series import Series as Series
     from dualquery.releases.synthesizer import Synthesizer as Synthesizer
     from dualquery.releases.verify import Verification as Verification, verify as verify
     from dualquery.table.dates import Dates as Dates, dates as dates
