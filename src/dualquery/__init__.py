@@ -42,7 +42,7 @@ if TYPE_CHECKING:  # every public name and its home, for whoever checks types an
         hidden as hidden, least_noise as least_noise,
     )
     from dualquery.mechanisms.wishes import wish as wish
-    from dualquery.oracles.solvers import Solver as Solver
+    from dualquery.oracles.program import Solver as Solver
     from dualquery.plots import Figure as Figure
     from dualquery.privacy.budget import Accounting as Accounting, Budget as Budget, default_delta as default_delta
     from dualquery.privacy.curator import Curator as Curator
@@ -56,6 +56,7 @@ if TYPE_CHECKING:  # every public name and its home, for whoever checks types an
     from dualquery.queries.workload import Grammar as Grammar, Workload as Workload
     from dualquery.registry import register as register
     from dualquery.releases.certificate import Certificate as Certificate
+    from dualquery.releases.enough import Enough as Enough, choose_epsilon as choose_epsilon
     from dualquery.releases.evaluate import (
         Comparison as Comparison, Evaluation as Evaluation, compare as compare, evaluate as evaluate,
     )
@@ -64,6 +65,7 @@ if TYPE_CHECKING:  # every public name and its home, for whoever checks types an
     from dualquery.releases.plan import plan as plan
     from dualquery.releases.refit import refit as refit
     from dualquery.releases.release import Answer as Answer, Release as Release
+    from dualquery.releases.series import Series as Series
     from dualquery.releases.synthesizer import Synthesizer as Synthesizer
     from dualquery.releases.verify import Verification as Verification, verify as verify
     from dualquery.table.dates import Dates as Dates, dates as dates

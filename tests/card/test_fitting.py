@@ -7,7 +7,7 @@ import pytest
 
 from dualquery.fitting import cpu
 from dualquery.fitting.cpu import COMPILED, views_of
-from dualquery.fitting.cuda import CudaFitter, places_of
+from dualquery.fitting.cuda import FEWEST, MOST, CudaFitter, in_flight, places_of
 from dualquery.fitting.fitter import ItemTargets, Targets
 from dualquery.types import Set
 from tests.fitting.test_cpu import histogram, random_problem, seeds
@@ -30,6 +30,14 @@ def test_places_are_what_a_move_changes() -> None:
             found[place + row[j] * places.step[e]] += places.weight[e]
             found[place + new * places.step[e]] -= places.weight[e]
         np.testing.assert_array_equal(found, expected)
+
+
+def test_rows_in_flight_follow_the_temperature_and_the_rows() -> None:
+    assert [in_flight(20_000, heat) for heat in (10, 20, 40, 59)] == [160, 320, 640, 944]
+    assert in_flight(60_000, 30) == 3 * in_flight(20_000, 10)  # the same noise, as a fraction, of more rows
+    assert in_flight(20_000, 0.0) == round(20_000 / FEWEST)
+    assert in_flight(20_000, 1e9) == 20_000 / MOST
+    assert in_flight(3, 0.0) == 1
 
 
 @pytest.mark.usefixtures("any_card")

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+from statistics import NormalDist
+
 import numpy as np
 import pytest
 
-from dualquery.fitting.copula import hidden_normals
+from dualquery.fitting.copula import _ndtri, hidden_normals
 from dualquery.fitting.inside import inside, likeliest_spread, placed, tilted
 from dualquery.fitting.measured import Measured, Numbers
 from dualquery.pool import limited
@@ -85,6 +87,25 @@ def test_the_order_inside_bins_carries_the_correlation_on() -> None:
     free = decode(placed(alone, means[:1], records.rows, np.random.default_rng(1))).to_pydict()
     off = [abs(np.corrcoef(x["x"], tied["y"])[0, 1] - truth) for x in (tied, free)]
     assert off[0] < 0.5 * off[1]
+
+
+def test_a_column_of_one_value_is_tied_to_nothing() -> None:
+    """Its correlations cannot be told; taken for strong ones, they would tie all others to each other."""
+    given = {**table(tied=0.0), "z": np.full(20_000, 2.5)}
+    domain = Domain((*DOMAIN.columns, Numeric("z", (0.0, 1.0, 5.0))))
+    import pyarrow as pa
+
+    records = encode(pa.table(given), domain)
+    bare = Records(domain, records.rows, records.columns)
+    hidden = hidden_normals(bare, np.random.default_rng(2))
+    assert set(hidden) == {0, 1}
+    assert np.corrcoef(hidden[0], hidden[1])[0, 1] == pytest.approx(0.0, abs=0.03)
+    assert placed(bare, [], records.rows, np.random.default_rng(1)).places[3] is not None
+
+
+def test_quantiles_of_a_normal() -> None:
+    for chance in (1e-300, 1e-12, 1e-6, 0.01, 0.074, 0.076, 0.5, 0.93, 1 - 1e-9):
+        assert _ndtri(chance) == pytest.approx(NormalDist().inv_cdf(chance), rel=1e-6)
 
 
 def test_places_are_the_same_on_any_number_of_threads() -> None:

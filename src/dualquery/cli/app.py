@@ -23,10 +23,14 @@ from dualquery.cli.desk import desk
 from dualquery.cli.ledger import audit as audit_ledger
 from dualquery.cli.ledger import create, show
 from dualquery.cli.output import wrapped
-from dualquery.cli.release import degrees, plan, program, release
+from dualquery.cli.plan import plan
+from dualquery.cli.release import degrees, program, release
 from dualquery.cli.released import answer, evaluate, fit, refit, verify
 from dualquery.cli.released import create as create_key
 from dualquery.cli.schema import check, draft
+from dualquery.cli.series import append
+from dualquery.cli.series import ask as ask_series
+from dualquery.cli.series import show as show_series
 from dualquery.cli.serve import ask, serve
 
 WIDEST = 110
@@ -50,11 +54,17 @@ ledger.command("create")(create)
 ledger.command("show")(show)
 ledger.command("audit")(audit_ledger)
 
+series = typer.Typer(help="A table that grows: one release for each period.", rich_markup_mode="markdown")
+series.command("append")(append)
+series.command("ask")(ask_series)
+series.command("show")(show_series)
+
 key = typer.Typer(help="Keys that sign releases.", rich_markup_mode="markdown")
 key.command("create")(create_key)
 
 app.add_typer(schema, name="schema")
 app.add_typer(ledger, name="ledger")
+app.add_typer(series, name="series")
 app.command()(plan)
 app.command()(release)
 app.command()(answer)

@@ -1,4 +1,4 @@
-"""`dualquery plan`, `release`, the degrees that polynomials need (`degrees`), and integer programs (`program`)."""
+"""`dualquery release`, the degrees that polynomials need (`degrees`), and integer programs (`program`)."""
 
 from __future__ import annotations
 
@@ -15,122 +15,10 @@ from dualquery.privacy.budget import Accounting
 from dualquery.privacy.neighbours import Neighbours
 
 if TYPE_CHECKING:
-    from dualquery.queries.workload import Workload
     from dualquery.releases.certificate import Certificate
-    from dualquery.releases.plan import Settled
 
 
 NOT_ACCEPTED = 3  # exit code
-
-
-@flags.with_mechanism_flags
-def plan(
-    *,
-    schema: flags.SchemaFlag,
-    queries: flags.QueriesFlag,
-    epsilon: flags.EpsilonFlag,
-    records: flags.RecordsFlag = None,
-    expected_records: Annotated[
-        int | None,
-        typer.Option(
-            "--expected-records",
-            metavar="N",
-            min=1,
-            help="About how many there are, where the release is to measure it instead.",
-        ),
-    ] = None,
-    delta: flags.DeltaFlag = None,
-    mechanism: flags.MechanismFlag = None,
-    accounting: flags.AccountingFlag = Accounting.TIGHTEST,
-    neighbours: flags.NeighboursFlag = Neighbours.REPLACE,
-    records_per_person: flags.RecordsPerPersonFlag = None,
-    check: flags.CheckFlag = 0.01,
-    accept: flags.AcceptFlag = None,
-    json: flags.JsonFlag = False,
-    options: dict[str, Any],
-) -> None:
-    """Say what a release would be: parameters, predicted error, time, memory. **Needs no data.**
-
-    Example:
-
-    ```
-    dualquery plan --schema schema.toml --records 30162 \\
-        --queries random:3:500000 --epsilon 1 --delta 1e-6
-    ```
-    """
-    if (records is None) == (expected_records is None):
-        raise typer.BadParameter("say how many records the table has: --records, or --expected-records.")
-    number = records or expected_records or 0
-    budget = flags.budget_from(epsilon, delta, rows=number, neighbours=neighbours, accounting=accounting)
-    from dualquery.queries.families import from_spec
-    from dualquery.releases.plan import settled_plan, warnings_of
-    from dualquery.table.schema import read_schema
-
-    described = read_schema(schema)
-    workload = from_spec(described.domain, queries)
-    found = settled_plan(
-        described, workload, budget, expected_records, records, mechanism, options, check, accept
-    )
-    warnings = warnings_of(budget, number, described)
-    if json:
-        output.print_json(_plan_json(found, workload, number, warnings))
-    else:
-        _print_plan(found, workload)
-        output.print_warnings(warnings)
-
-
-def _print_plan(found: Settled, workload: Workload) -> None:
-    """The plan for people."""
-    from dualquery.mechanisms.mechanism import shown
-
-    made, budget = found.plan, found.budget
-    facts = {
-        "mechanism": made.mechanism,
-        "because": made.reason,
-        "queries": f"{workload.size:,} ({workload.spec})",
-        "budget": f"ε = {budget.epsilon:g}, δ = {budget.delta:g}, neighbours {budget.neighbours}, "
-        f"accounting {budget.accounting} ({found.why})",
-    }
-    for name, value in shown(made.parameters).items():
-        facts[name.replace("_", " ")] = output.parameter(value)
-    facts["predicted error"] = output.errors(made.mean_error, made.max_error, made.task.domain.kind)
-    facts["check"] = found.check_words
-    facts["time"], facts["memory"] = output.seconds(made.seconds), output.size(made.bytes)
-    output.print_facts(facts)
-    if made.steps:
-        output.print_table("What the curator is asked, and what it costs", *output.steps(made.steps))
-    for note in made.notes:
-        print(f"Note: {note}")
-
-
-def _plan_json(found: Settled, workload: Workload, rows: int, warnings: list[str]) -> dict[str, object]:
-    from dualquery.mechanisms.mechanism import shown
-
-    made, budget = found.plan, found.budget
-    return {
-        "mechanism": made.mechanism,
-        "reason": made.reason,
-        "parameters": shown(made.parameters),
-        "steps": [{**step.event.to_json(), "words": step.words, "times": step.times} for step in made.steps],
-        "rows": rows,
-        "queries": workload.size,
-        "workload": workload.spec,
-        "budget": {
-            "epsilon": budget.epsilon,
-            "delta": budget.delta,
-            "neighbours": budget.neighbours.value,
-            "records_per_person": budget.neighbours.records_per_person,
-            "accounting": budget.accounting.value,
-            "accounting_reason": found.why,
-        },
-        "check": found.check_words,
-        "mean_error": made.mean_error,
-        "max_error": made.max_error,
-        "seconds": made.seconds,
-        "bytes": made.bytes,
-        "notes": list(made.notes),
-        "warnings": warnings,
-    }
 
 
 @flags.with_mechanism_flags

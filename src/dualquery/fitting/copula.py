@@ -18,6 +18,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from dualquery.compiled import njit
+from dualquery.fitting.cpu import STEP, word_of
 from dualquery.pool import in_shares
 from dualquery.table.domain import Categorical, Column, Items
 from dualquery.table.numbers import Numeric
@@ -30,7 +31,9 @@ MOST_COLUMNS = 50
 TERMS = 24  # of the series
 STRONGEST = 0.995  # a correlation that bins can tell
 LEAST_EIGENVALUE = 1e-3
-LEAST_ROWS = 4_000  # of a share: fewer are drawn before another thread has begun
+LEAST_ROWS = 1_000  # of a share: fewer are drawn before another thread has begun
+FARTHEST = 9.0  # a normal lies nearer
+FINE = 128  # places a unit at which its distribution is kept: off by one part in a thousand between them
 
 
 def hidden_normals(records: Records, rng: np.random.Generator) -> dict[int, Reals]:
@@ -38,23 +41,26 @@ def hidden_normals(records: Records, rng: np.random.Generator) -> dict[int, Real
     columns = records.domain.columns
     placed = [i for i, column in enumerate(columns) if has_places(column)]
     others = [i for i, column in enumerate(columns) if i not in placed and is_ordered(column)]
-    used = (placed + others)[:MOST_COLUMNS]
-    if not placed or len(used) < 2 or not records.rows:
+    if not placed or not records.rows:
         return {}
-    codes = np.stack([_ranks(columns[i], np.asarray(records.columns[i])) for i in used], axis=1)
-    cuts = [_cuts(codes[:, j]) for j in range(len(used))]
-    correlations = _correlations(codes, cuts)
-    precision = np.linalg.inv(correlations)
-    low, high = (np.empty(codes.shape) for _ in range(2))
+    ranked = {i: _ranks(columns[i], np.asarray(records.columns[i])) for i in placed + others}
+    several = [i for i, ranks in ranked.items() if ranks.max() > 0]  # one value is tied to nothing
+    used = several[:MOST_COLUMNS]
+    if len(used) < 2 or not set(used) & set(placed):
+        return {}
+    ranks = np.stack([ranked[i] for i in used], axis=1)
+    cuts = [_cuts(ranks[:, j]) for j in range(len(used))]
+    precision = np.linalg.inv(_correlations(ranks, cuts))
+    ends = np.full((len(used), max(map(len, cuts)) + 1), FARTHEST)  # first those of a missing value
     for j, scores in enumerate(cuts):
-        known = codes[:, j] >= 0
-        low[:, j] = np.where(known, scores[codes[:, j]], -np.inf)
-        high[:, j] = np.where(known, scores[codes[:, j] + 1], np.inf)
-    z = np.zeros(codes.shape)
-    for sweep in range(SWEEPS + 1):
-        given = precision if sweep else np.eye(len(used))  # at first each by itself
-        for j in range(len(used)):
-            in_shares(_draw, len(z), z, low, high, given, j, rng.random(len(z)), least=LEAST_ROWS)
+        ends[j, : len(scores) + 1] = np.clip([-FARTHEST, *scores], -FARTHEST, FARTHEST)
+    normal = np.array([_ndtr(k / FINE - FARTHEST) for k in range(round(2 * FARTHEST * FINE) + 2)])
+    deviation = 1 / np.sqrt(np.diag(precision))
+    others_pull = -precision * deviation[:, None] ** 2
+    np.fill_diagonal(others_pull, 0.0)
+    z, seed = np.zeros(ranks.shape), rng.integers(0, 1 << 63, dtype=np.uint64)
+    given = (z, ranks, ends, others_pull, deviation, normal, seed)
+    in_shares(_draw, len(z), *given, least=LEAST_ROWS)
     return {i: z[:, j] for j, i in enumerate(used) if i in placed}
 
 
@@ -67,26 +73,25 @@ def is_ordered(column: Column) -> bool:
     return isinstance(column, Numeric)
 
 
-def _ranks(column: Column, codes: NDArray[np.unsignedinteger]) -> NDArray[np.int64]:
+def _ranks(column: Column, codes: NDArray[np.unsignedinteger]) -> NDArray[np.int32]:
     """The rank of each value that occurs, −1 of a missing one."""
     assert not isinstance(column, Items)
     absent = -1 if column.missing_code is None else column.missing_code
-    found = codes.astype(np.int64)
-    ranks = np.full(len(column.labels), -1)
-    present = np.setdiff1d(np.unique(found), [absent])
-    ranks[present] = np.arange(len(present))
-    placed: NDArray[np.int64] = ranks[found]
-    return placed
+    held = np.bincount(codes, minlength=len(column.labels)) > 0
+    if absent >= 0:
+        held[absent] = False
+    ranks: NDArray[np.int32] = np.where(held, np.cumsum(held) - 1, -1).astype(np.int32)[codes]
+    return ranks
 
 
-def _cuts(ranks: NDArray[np.int64]) -> Reals:
+def _cuts(ranks: NDArray[np.int32]) -> Reals:
     """The normal scores between which each rank lies, from −∞ to ∞."""
     counts = np.bincount(ranks[ranks >= 0], minlength=1)
     shares = np.cumsum(counts) / max(1, counts.sum())
     return np.array([-np.inf, *(_ndtri(float(share)) for share in shares[:-1]), np.inf])
 
 
-def _correlations(ranks: NDArray[np.int64], cuts: list[Reals]) -> Reals:
+def _correlations(ranks: NDArray[np.int32], cuts: list[Reals]) -> Reals:
     """R, made positive definite."""
     known = ranks >= 0
     series = [_hermite(each) for each in cuts]  # E[h_k; bin], k from 1
@@ -94,15 +99,12 @@ def _correlations(ranks: NDArray[np.int64], cuts: list[Reals]) -> Reals:
     for j, part in enumerate(series):
         share = np.maximum(np.diff([_ndtr(x) for x in cuts[j]]), 1e-300)
         scores.append(part[0] / share)
-    found = np.eye(len(cuts))
     spread = np.stack([np.where(known[:, j], scores[j][ranks[:, j]], 0.0) for j in range(len(cuts))], axis=1)
-    together = spread.T @ spread
     both = known.astype(np.float64).T @ known
-    expansions = [part @ score for part, score in zip(series, scores, strict=True)]
-    for i in range(len(cuts)):
-        for j in range(i):
-            seen = together[i, j] / max(1.0, both[i, j])
-            found[i, j] = found[j, i] = _solved(expansions[i] * expansions[j], seen)
+    seen = (spread.T @ spread) / np.maximum(1.0, both)
+    expansions = np.array([part @ score for part, score in zip(series, scores, strict=True)])
+    found = _solved(expansions[:, None] * expansions, seen)
+    np.fill_diagonal(found, 1.0)
     values, vectors = np.linalg.eigh(found)
     raised = (vectors * np.maximum(values, LEAST_EIGENVALUE)) @ vectors.T
     scale = 1 / np.sqrt(np.diag(raised))
@@ -123,34 +125,64 @@ def _hermite(cuts: Reals) -> Reals:
     return np.array(found)
 
 
-def _solved(products: Reals, seen: float) -> float:
-    """The r with Σ_k products_k r^k = seen."""
-    low, high = -STRONGEST, STRONGEST
-    powers = np.arange(1, TERMS + 1)
+def _solved(products: Reals, seen: Reals) -> Reals:
+    """The r of each pair with Σ_k products_k r^k = seen."""
+    low, high = np.full(seen.shape, -STRONGEST), np.full(seen.shape, STRONGEST)
     for _ in range(40):
         middle = (low + high) / 2
-        low, high = (middle, high) if float(products @ middle**powers) < seen else (low, middle)
-    return (low + high) / 2
+        sums = np.zeros(seen.shape)
+        for k in range(TERMS - 1, -1, -1):  # Horner's
+            sums = (sums + products[..., k]) * middle
+        low, high = np.where(sums < seen, middle, low), np.where(sums < seen, high, middle)
+    solved: Reals = (low + high) / 2
+    return solved
 
 
 @njit(cache=True)
-def _draw(first, last, z, low, high, precision, j, uniform):  # type: ignore[no-untyped-def]
-    """z_j of these rows, each given its other z and the ends of its interval."""
-    deviation = 1.0 / math.sqrt(precision[j, j])
+def _draw(first, last, z, ranks, ends, pull, deviation, normal, seed):  # type: ignore[no-untyped-def]
+    """z of these rows, all sweeps: each z_j given the other z of its row and the ends of its interval.
+
+    A row has a generator of its own (splitmix64), so that rows may be shared out.
+    """
+    width = z.shape[1]
     for row in range(first, last):
-        mean = 0.0
-        for k in range(z.shape[1]):
-            if k != j:
-                mean -= precision[j, k] * z[row, k]
-        mean /= precision[j, j]
-        a, b = (low[row, j] - mean) / deviation, (high[row, j] - mean) / deviation
-        flipped = a > 0.0  # far above, where shares are all near one
-        if flipped:
-            a, b = -b, -a
-        below, above = _ndtr(a), _ndtr(b)
-        x = _ndtri(below + (above - below) * uniform[row])
-        x = min(max(x, a), b)
-        z[row, j] = min(max(mean + deviation * (-x if flipped else x), -9.0), 9.0)
+        mine = z[row]
+        counter = word_of(seed + np.uint64(row) * STEP)
+        for sweep in range(SWEEPS + 1):
+            for j in range(width):
+                mean, spread = 0.0, 1.0  # at first each by itself
+                if sweep > 0:
+                    one = two = three = four = 0.0  # side by side: four sums become vector instructions
+                    for k in range(0, width - 3, 4):
+                        one += pull[j, k] * mine[k]
+                        two += pull[j, k + 1] * mine[k + 1]
+                        three += pull[j, k + 2] * mine[k + 2]
+                        four += pull[j, k + 3] * mine[k + 3]
+                    for k in range(width - width % 4, width):
+                        one += pull[j, k] * mine[k]
+                    mean, spread = (one + two) + (three + four), deviation[j]
+                rank = ranks[row, j]
+                a, b = (ends[j, rank + 1] - mean) / spread, (ends[j, rank + 2] - mean) / spread
+                if rank < 0:
+                    a, b = -FARTHEST, FARTHEST
+                flipped = a > 0.0  # far above, where shares are all near one
+                if flipped:
+                    a, b = -b, -a
+                counter += STEP
+                uniform = (word_of(counter) >> np.uint64(11)) * 2.0**-53
+                below = _share(a, normal)
+                x = _ndtri(below + (_share(b, normal) - below) * uniform)
+                x = min(max(x, a), b)
+                x = mean + spread * (-x if flipped else x)
+                mine[j] = min(max(x, -FARTHEST), FARTHEST)
+
+
+@njit(cache=True, inline="always")
+def _share(x, normal):  # type: ignore[no-untyped-def]
+    """The share of a normal below x, between the places at which it is kept."""
+    place = (min(max(x, -FARTHEST), FARTHEST) + FARTHEST) * FINE
+    k = int(place)
+    return normal[k] + (place - k) * (normal[k + 1] - normal[k])
 
 
 @njit(cache=True)
@@ -160,19 +192,19 @@ def _ndtr(x):  # type: ignore[no-untyped-def]
 
 @njit(cache=True)
 def _ndtri(p):  # type: ignore[no-untyped-def]
-    """The normal quantile: rational starting values in the tails, then Newton's steps."""
-    if p <= 1e-300:
-        return -37.0
-    if p >= 1.0 - 1e-16:
-        return 8.2
-    q = min(p, 1.0 - p)
-    t = math.sqrt(-2.0 * math.log(q))
-    # Abramowitz and Stegun 26.2.23, to 4.5e-4
-    x = t - (2.515517 + 0.802853 * t + 0.010328 * t * t) / (
-        1.0 + 1.432788 * t + 0.189269 * t * t + 0.001308 * t * t * t
-    )
-    for _ in range(2):  # Halley's, on the upper tail
-        error = 0.5 * math.erfc(x / math.sqrt(2.0)) - q
-        step = error * math.sqrt(2.0 * math.pi) * math.exp(x * x / 2.0)
-        x += step / (1.0 - x * step / 2.0) if abs(x * step) < 1.0 else step
-    return -x if p < 0.5 else x
+    """The normal quantile to seven figures (Wichura 1988, AS 241)."""
+    q = p - 0.5
+    if abs(q) <= 0.425:
+        r = 0.180625 - q * q
+        above = ((59.10937472 * r + 159.29113202) * r + 50.434271938) * r + 3.3871327179
+        return q * above / (((67.1875636 * r + 78.757757664) * r + 17.895169469) * r + 1.0)
+    r = math.sqrt(-math.log(max(min(p, 1.0 - p), 1e-300)))
+    if r <= 5.0:
+        r -= 1.6
+        above = ((0.17023821103 * r + 1.3067284816) * r + 2.75681539) * r + 1.4234372777
+        x = above / ((0.12021132975 * r + 0.7370016425) * r + 1.0)
+    else:
+        r -= 5.0
+        above = ((0.017337203997 * r + 0.42868294337) * r + 3.081226386) * r + 6.657905115
+        x = above / ((0.012258202635 * r + 0.24197894225) * r + 1.0)
+    return -x if q < 0.0 else x

@@ -32,6 +32,8 @@ from dualquery.types import Cells, Integers, Set
 
 BINARY_ATTRIBUTES = 160  # of which all triples are kept at once, in every chain: 16 MB
 BINARY_ORDER = 3
+LEAST_TABLES = 64  # that a thread begins with
+AT_ONCE = 1024  # rows whose cells are worked out before they are counted
 
 Floats = NDArray[np.float32]
 
@@ -62,14 +64,14 @@ def all_binary(sizes: NDArray[np.integer], order: int) -> bool:
 _BITS = 12
 _MASK = np.uint64((1 << _BITS) - 1)
 _DRAWS_PER_WORD = 64 // _BITS
-_STEP = np.uint64(0x9E3779B97F4A7C15)
+STEP = np.uint64(0x9E3779B97F4A7C15)
 _levels = (np.arange(1 << _BITS) + 0.5) / (1 << _BITS)
 GUMBEL = (-np.log(-np.log(_levels))).astype(np.float32)  # quantiles: a draw is a uniform index
 LOGISTIC = np.log(_levels / (1 - _levels)).astype(np.float32)  # the difference of two Gumbels
 
 
 @njit(cache=True, inline="always")
-def _word(counter):  # type: ignore[no-untyped-def]
+def word_of(counter):  # type: ignore[no-untyped-def]
     """The counter's word of the splitmix64 generator (Steele, Lea, Flood 2014)."""
     z = counter
     z = (z ^ (z >> np.uint64(30))) * np.uint64(0xBF58476D1CE4E5B9)
@@ -80,13 +82,13 @@ def _word(counter):  # type: ignore[no-untyped-def]
 @njit(cache=True, inline="always")
 def _below(counter, bound):  # type: ignore[no-untyped-def]
     """An index below a bound < 2³² by multiplication; its bias of 2⁻³² is of no consequence here."""
-    return np.int64(((_word(counter) >> np.uint64(32)) * np.uint64(bound)) >> np.uint64(32))
+    return np.int64(((word_of(counter) >> np.uint64(32)) * np.uint64(bound)) >> np.uint64(32))
 
 
 @njit(cache=True)
 def _shuffle(order, counter):  # type: ignore[no-untyped-def]
     for i in range(order.shape[0] - 1, 0, -1):
-        counter += _STEP
+        counter += STEP
         k = _below(counter, i + 1)
         order[i], order[k] = order[k], order[i]
     return counter
@@ -118,48 +120,105 @@ class Views(NamedTuple):
 
 def views_of(sizes: Integers, sets: Sequence[Set]) -> Views:
     """The views of some tables."""
-    moving = np.array([j for members in sets for j in members], np.int64)
-    table = np.repeat(np.arange(len(sets)), [len(members) for members in sets])
-    order = np.argsort(moving, kind="stable")
-    copy = np.empty(len(order), np.int64)
-    copy[order] = np.arange(len(order))
-    width = max(len(members) for members in sets)
-    member = np.full((len(order), width), -1, np.int64)
-    stride = np.zeros((len(order), width), np.int64)
-    offset = np.zeros(len(order) + 1, np.int64)
-    for view, entry in enumerate(order.tolist()):
-        last = int(moving[entry])
-        members = [j for j in sets[int(table[entry])] if j != last] + [last]
-        step = 1
-        for m in range(len(members) - 1, -1, -1):
-            member[view, m], stride[view, m] = members[m], step
-            step *= int(sizes[members[m]])
-        offset[view + 1] = offset[view] + step
+    size = np.ascontiguousarray(sizes, np.int64)
+    orders = np.array([len(members) for members in sets], np.int64)
+    first_copy = np.concatenate([[0], np.cumsum(orders)]).astype(np.int64)
+    entries, width = int(first_copy[-1]), int(orders.max())
+    member = np.full((entries, width), -1, np.int64)  # of each table and attribute, in their order at first
+    for order in np.unique(orders).tolist():
+        which = np.flatnonzero(orders == order)
+        members = np.array([sets[t] for t in which.tolist()], np.int64)
+        for last in range(order):
+            columns = [*(m for m in range(order) if m != last), last]
+            member[first_copy[which] + last, :order] = members[:, columns]
+    table = np.repeat(np.arange(len(sets)), orders)
+    moving = member[np.arange(entries), orders[table] - 1]
+    by_attribute = np.argsort(moving, kind="stable")
+    copy = np.empty(entries, np.int64)
+    copy[by_attribute] = np.arange(entries)
+    member, table, moving = member[by_attribute], table[by_attribute], moving[by_attribute]
+    long = np.where(member >= 0, size[member], 1)
+    stride = np.ones_like(member)
+    for m in range(width - 2, -1, -1):
+        stride[:, m] = stride[:, m + 1] * long[:, m + 1]
     others = slice(0, max(1, width - 1))
-    fixed = (member[:, others] >= 0) & (member[:, others] != moving[order][:, None])
+    fixed = (member[:, others] >= 0) & (member[:, others] != moving[:, None])
     return Views(
-        size=np.ascontiguousarray(sizes, np.int64),
-        first_view=np.searchsorted(moving[order], np.arange(len(sizes) + 1)).astype(np.int64),
-        table=table[order],
-        first_copy=np.concatenate([[0], np.cumsum([len(s) for s in sets])]).astype(np.int64),
+        size=size,
+        first_view=np.searchsorted(moving, np.arange(len(size) + 1)).astype(np.int64),
+        table=table,
+        first_copy=first_copy,
         copy=copy,
         member=member,
-        stride=stride,
+        stride=np.where(member >= 0, stride, 0),
         other=np.where(fixed, member[:, others], 0),
         other_stride=np.where(fixed, stride[:, others], 0),
-        offset=offset,
+        offset=np.concatenate([[0], np.cumsum(stride[:, 0] * long[:, 0])]).astype(np.int64),
     )
 
 
-def spread(views: Views, tables: Sequence[Cells]) -> Floats:
-    """Every table written into each of its views."""
-    out = np.empty(views.offset[-1], np.float32)
-    offset, first_copy, copy = views.offset.tolist(), views.first_copy.tolist(), views.copy.tolist()
-    for t, cells in enumerate(tables):
-        for axis, view in enumerate(copy[first_copy[t] : first_copy[t + 1]]):
-            others = [each for each in range(cells.ndim) if each != axis]
-            out[offset[view] : offset[view + 1]] = cells.transpose(*others, axis).ravel()
+def spread(views: Views, tables: Sequence[Cells], times: float = 1.0) -> Floats:
+    """Every table, so many times, written into each of its views."""
+    nobody = np.zeros((1, 0, len(views.size)), np.int32)
+    return residuals(views, tables, times, nobody, np.zeros(len(tables), np.float32))[0]
+
+
+def residuals(
+    views: Views, tables: Sequence[Cells], times: float, rows: NDArray[np.int32], weight: Floats
+) -> Floats:
+    """Of every chain: every table, so many times, less the weighted counts of the chain's rows, in all its views."""
+    out = np.empty((len(rows), views.offset[-1]), np.float32)
+    cells = np.concatenate([each.ravel() for each in tables])
+    start = np.cumsum([0, *(each.size for each in tables)])
+    codes = np.ascontiguousarray(rows.transpose(0, 2, 1))
+    layout = (views.size, views.first_copy, views.copy, views.member, views.stride, views.offset)
+    given = (cells, start, *layout, np.float32(times), codes, weight, out)
+    in_shares(begin_tables, len(rows) * len(tables), *given, least=LEAST_TABLES)
     return out
+
+
+@njit(cache=True)
+def begin_tables(  # type: ignore[no-untyped-def]
+    lower, upper, cells, start, size, first_copy, copy, member, stride, offset, times, codes, weight, out
+):
+    """Tables lower to upper, chain by chain: worked out in the last view, which is as the table is, then copied.
+
+    A table with the attributes (before, moving, after) is the view (before, after, moving).
+    """
+    tables, number = len(start) - 1, codes.shape[2]
+    place = np.empty(AT_ONCE, np.int64)
+    for item in range(lower, upper):
+        chain, t = item // tables, item % tables
+        order = first_copy[t + 1] - first_copy[t]
+        if order == 0:
+            continue
+        last = copy[first_copy[t + 1] - 1]
+        total = start[t + 1] - start[t]
+        mine, w = out[chain, offset[last] : offset[last] + total], weight[t]
+        for c in range(total):
+            mine[c] = np.float32(cells[start[t] + c]) * times
+        for begin in range(0, number, AT_ONCE):
+            some = min(AT_ONCE, number - begin)
+            place[:some] = 0
+            for m in range(order):
+                column, step = codes[chain, member[last, m], begin : begin + some], stride[last, m]
+                for r in range(some):
+                    place[r] += column[r] * step
+            for r in range(some):
+                mine[np.uint64(place[r])] -= w
+        before = 1
+        for axis in range(order - 1):
+            view = copy[first_copy[t] + axis]
+            values = size[member[view, order - 1]]
+            after = total // (before * values)
+            there = offset[view]
+            for b in range(before):
+                for a in range(after):
+                    here = b * values * after + a
+                    for v in range(values):
+                        out[chain, there + v] = mine[here + v * after]
+                    there += values
+            before *= values
 
 
 def leaning(sizes: Integers, lean: Mapping[int, Cells]) -> tuple[Floats, Integers]:
@@ -178,30 +237,12 @@ def table_passes(targets: Targets, start: Chains, heat: Sequence[float], seeds: 
     views = views_of(targets.sizes, sets)
     weight = np.array([targets.weight[members] for members in sets], np.float32)
     lean, first_value = leaning(targets.sizes, targets.lean)
-    pull = spread(views, [targets.pull[members] for members in sets])
-    pull *= start.shape[1]
-    residual = np.repeat(pull[None, :], len(start), axis=0)
-    in_shares(withdraw_rows, len(rows), rows, residual, views, weight)
+    tables = [targets.pull[members] for members in sets]
+    residual = residuals(views, tables, start.shape[1], rows, weight)
     for temperature in heat:
         given = (views, weight, lean, first_value, np.float32(temperature), counters)
         in_shares(answer_rows, len(rows), rows, residual, *given)
         yield rows.astype(start.dtype)
-
-
-@njit(cache=True)
-def withdraw_rows(lower, upper, rows, residual, views, weight):  # type: ignore[no-untyped-def]
-    """Subtract the weighted counts of every chain's rows from its residual, in every view."""
-    member, stride = views.member, views.stride
-    for chain in range(lower, upper):
-        for view in range(len(views.table)):
-            w = weight[views.table[view]]
-            for r in range(rows.shape[1]):
-                place = views.offset[view]
-                for m in range(member.shape[1]):
-                    if member[view, m] < 0:
-                        break
-                    place += rows[chain, r, member[view, m]] * stride[view, m]
-                residual[chain, place] -= w
 
 
 @njit(cache=True)
@@ -277,8 +318,8 @@ def answer_rows(lower, upper, rows, residual, views, weight, lean, first_value, 
                     word = np.uint64(0)
                     for v in range(values):
                         if left == 0:
-                            counter += _STEP
-                            word = _word(counter)
+                            counter += STEP
+                            word = word_of(counter)
                             left = _DRAWS_PER_WORD
                         gain[v] += temperature * (leaning[v] + GUMBEL[word & _MASK])
                         word >>= np.uint64(_BITS)
@@ -369,8 +410,8 @@ def answer_item_rows(  # type: ignore[no-untyped-def]
             word = np.uint64(0)
             for j in order:
                 if left == 0:
-                    counter += _STEP
-                    word = _word(counter)
+                    counter += STEP
+                    word = word_of(counter)
                     left = _DRAWS_PER_WORD
                 noise = temperature * (lean[j] + LOGISTIC[word & _MASK])
                 word >>= np.uint64(_BITS)
@@ -581,8 +622,8 @@ def answer_binary_rows(  # type: ignore[no-untyped-def]
                 gain *= np.float32(2)
                 if temperature > 0:
                     if left == 0:
-                        counter += _STEP
-                        word = _word(counter)
+                        counter += STEP
+                        word = word_of(counter)
                         left = _DRAWS_PER_WORD
                     gain += temperature * (lean[j] + LOGISTIC[word & _MASK])
                     word >>= np.uint64(_BITS)

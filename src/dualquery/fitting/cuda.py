@@ -1,9 +1,10 @@
 """Rows fitted on a graphics card: a warp a row, its lanes over the values, residuals brought up to date atomically.
 
-The game is that of `cpu.answer_rows`, but that many rows answer at once: each sees a residual that lacks the moves of
-those that are under way. So few are, of all rows, that fits are as good within noise (docs/gpu.md); how many follows
-the number of rows. Which of two rows moves first is the card's business, and floats add up in that order: the same
-seed does not give the same rows twice.
+The game is that of `cpu.answer_rows`, but that many rows answer at once: each sees a residual that lacks the moves
+of those that are under way. A row at temperature T (in rows) hardly heeds differences far below T rows; as many rows
+of a chain are under way as a multiple of T says, which follows the number of rows and the noise (`in_flight`). Which
+of two rows moves first is the card's business, and floats add up in that order: the same seed does not give the same
+rows twice.
 
 The views are those of `cpu`. A lane takes a value; where an attribute has few, the lanes that are left take other
 views, and add up. A moved row changes the cells of all views of its tables: the *places* of an attribute list them.
@@ -26,7 +27,8 @@ from dualquery.fitting.fitter import Chains, ItemTargets, Seeds, Targets
 from dualquery.types import Integers
 
 SOURCE = Path(__file__).with_name("kernels.cu").read_text(encoding="utf-8")
-IN_FLIGHT = 64  # of so many rows one answers at a time: with more in flight, releases of KDD99 were worse
+IN_FLIGHT = 16.0  # rows of a chain that answer at a time, for each row of the temperature ...
+FEWEST, MOST = 256, 8  # ... but of so many rows at least one, and of so many at most one
 WARPS = 4  # of a block
 MOST_WIDTH = 5_000  # attributes, whose rows lie in shared memory
 
@@ -68,6 +70,17 @@ def places_of(views: Views, weight: NDArray[np.float32]) -> Places:
     )
 
 
+def in_flight(count: int, temperature: float) -> int:
+    """How many of a chain's rows answer at a time: F = 16 T.
+
+    Rows under way that do not see each other answer the same difference, one after another too far. At temperature T
+    a row takes a value with a chance that changes by 1/T for every row of difference, so that F rows overshoot by
+    about F/T of it. Measured on an H200 the squared residual grew by .1% or less up to F = 32 T for KDD99 and 5 T for
+    Adult, by .6% at 21 T (docs/gpu.md).
+    """
+    return max(1, round(min(max(IN_FLIGHT * temperature, count / FEWEST), count / MOST)))
+
+
 class CudaFitter:
     """A fitter. What the card does not fit, or no longer, is fitted by the processor."""
 
@@ -96,8 +109,7 @@ def warp_passes(targets: Targets, start: Chains, heat: Sequence[float], seeds: S
     views = views_of(targets.sizes, sets)
     weight = np.array([targets.weight[members] for members in sets], np.float32)
     lean, first_value = leaning(targets.sizes, targets.lean)
-    pull = spread(views, [targets.pull[members] for members in sets])
-    pull *= count
+    pull = spread(views, [targets.pull[members] for members in sets], count)
     places, cells = places_of(views, weight), int(views.offset[-1])
     of_view = weight[views.table]
     itself = np.array(
@@ -131,11 +143,11 @@ def warp_passes(targets: Targets, start: Chains, heat: Sequence[float], seeds: S
         answer, words = source.get_function("answer"), cupy.asarray(seeds)
         shared = WARPS * 2 * width * 4
         answer.max_dynamic_shared_size_bytes = max(shared, 1 << 10)
-        flying = (max(1, -(-chains * count // (IN_FLIGHT * WARPS))),)
         orders = np.random.default_rng([int(seed) for seed in seeds])
         for number, temperature in enumerate(heat):
             sequence = cupy.asarray(orders.permutation(chains * count))
             now = (np.int64(cells), np.float32(temperature), words, np.uint64(number), residual)
-            answer(flying, (32 * WARPS,), (rows, *shape, sequence, *fixed, *now), shared_mem=shared)
+            flying = -(-chains * in_flight(count, temperature) // WARPS)
+            answer((flying,), (32 * WARPS,), (rows, *shape, sequence, *fixed, *now), shared_mem=shared)
             out.append(rows.get().astype(start.dtype))
     return out

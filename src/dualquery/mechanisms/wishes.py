@@ -67,9 +67,10 @@ _widest = partial(wish, "The most attributes of a disjunction (k); a wider one i
 
 # What releases and commands are given whatever the mechanism is; a wish has another name.
 TAKEN = frozenset({
-    "accept", "accounting", "budget", "check", "csv", "dataset", "delta", "domain", "engine", "epsilon", "json",
-    "ledger", "master", "mechanism", "named", "neighbours", "options", "out", "prior", "prior_origin", "progress",
-    "queries", "quiet", "records", "records_per_person", "schema", "seed", "sign", "table", "threads", "workload",
+    "accept", "accounting", "budget", "check", "csv", "dataset", "delta", "domain", "engine", "epsilon", "error",
+    "json", "ledger", "master", "mechanism", "named", "neighbours", "options", "out", "prior", "prior_origin",
+    "progress", "queries", "quiet", "records", "records_per_person", "schema", "seed", "sign", "table", "threads",
+    "workload",
 })  # fmt: skip
 
 

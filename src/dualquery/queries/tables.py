@@ -36,7 +36,6 @@ from dualquery.queries.countable import Bound
 from dualquery.queries.group import (
     NONE,
     Digest,
-    Group,
     Predicates,
     ProductRows,
     Sample,
@@ -110,7 +109,7 @@ class Tables:
             by_bits = (bits, records.rows, members, self.starts, counts)
             in_shares(count_binary_tables, len(members), *by_bits, least=_worth_sharing(records.rows // 64))
             return counts
-        codes, weights = distinct_rows(attribute_codes(records, used))
+        codes, weights = _distinct(records, used)
         if len(self.sets) <= MOST_COVERED and len(weights) * len(self.sets) > WORTH_COVERING:
             kept = [tuple(where[j] for j in members) for members in self.sets]
             count_covered(codes, weights, self.domain.sizes[used], self._cover, kept, self.starts, counts)
@@ -159,7 +158,7 @@ class Tables:
         runs = [np.arange(self.starts[t], self.starts[t + 1]) for t in chosen]
         return Sample(np.concatenate(runs), Tables(self.domain, tuple(self.sets[t] for t in chosen)))
 
-    def in_parts(self, cells: int) -> Iterator[Group]:
+    def in_parts(self, cells: int) -> Iterator[Tables]:
         first = 0
         while first < len(self.sets):
             last = int(np.searchsorted(self.starts, self.starts[first] + cells, side="right")) - 1
@@ -243,6 +242,18 @@ def distinct_rows(codes: NDArray[np.unsignedinteger]) -> tuple[NDArray[np.unsign
     if len(index) > rows // 2 or any(np.any(column[index][inverse] != column) for column in codes):
         return codes, np.ones(rows, np.int64)
     return np.ascontiguousarray(codes[:, index]), weights.astype(np.int64)
+
+
+def _distinct(records: Records, used: list[int]) -> tuple[NDArray[np.unsignedinteger], Integers]:
+    """The same of some attributes of records; what was merged once is kept for all who count them again."""
+    known, codes, weights = records.kept.get("distinct", ((), None, None))
+    if not set(used) <= set(known):
+        codes, weights = distinct_rows(attribute_codes(records, used))
+        if len(weights) < records.rows:
+            records.kept["distinct"] = used, codes, weights
+    elif used != known:
+        codes = codes[np.searchsorted(known, used)]
+    return codes, weights
 
 
 def _keys(codes: NDArray[np.unsignedinteger]) -> NDArray[np.uint64]:

@@ -24,7 +24,7 @@ from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from enum import Enum
 from importlib.metadata import PackageNotFoundError, version
-from itertools import groupby, pairwise
+from itertools import groupby, pairwise, product
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Any
 
@@ -33,6 +33,7 @@ import numpy as np
 from dualquery import __version__
 from dualquery.errors import ReleaseError
 from dualquery.mechanisms.error_bars import LEVEL, CurvePoint, ErrorCurves, Replica, learned_curves
+from dualquery.pool import together
 from dualquery.queries.random_families import Stream
 from dualquery.table.records import Records
 from dualquery.table.schema import Schema, parse_schema, schema_text
@@ -307,7 +308,8 @@ def _workload_errors(plan: Plan[Any], replicas: Sequence[Replica], seed: int) ->
     groups = [
         group.sampled(rng, queries=SAMPLE, cells=MOST_CELLS).group for group in plan.task.workload.groups
     ]
-    return np.abs(np.concatenate([replica.seen(group).errors for group in groups for replica in replicas]))
+    seen = together(lambda both: both[1].seen(both[0]).errors, list(product(groups, replicas)))
+    return np.abs(np.concatenate(seen))
 
 
 LARGEST = 2**63

@@ -155,7 +155,8 @@ def _codes(given: Any, schema: Schema, words: str) -> tuple[NDArray[np.int32], l
     known = [j for j, name in enumerate(names) if name in there]
     if not known:
         raise DataError(f"{words} has none of the columns of the schema: {', '.join(names[:10])}")
-    part = replace(schema, domain=Domain(tuple(schema.domain.columns[j] for j in known)), unit=None)
+    columns = Domain(tuple(schema.domain.columns[j] for j in known))
+    part = replace(schema, domain=columns, unit=None, calendar=None, within=None)
     try:
         records: Records = encode(table, part)
     except DataError as problem:

@@ -21,7 +21,7 @@ from dualquery.kinds.kind import Stored, kind_named
 from dualquery.mechanisms.error_bars import LEVEL
 from dualquery.plots import Figure
 from dualquery.queries.families import grammar_of
-from dualquery.queries.tables import Tables, attribute_codes
+from dualquery.queries.tables import Tables
 from dualquery.releases import sentences as words
 from dualquery.releases.certificate import Certificate
 from dualquery.releases.frames import attributes_of, cells_table
@@ -29,12 +29,14 @@ from dualquery.releases.measurements import pairs_of
 from dualquery.releases.release import Release, with_bar
 from dualquery.table.domain import Domain, Items
 from dualquery.table.records import BitItems, ColumnCodes, Records, SparseItems
+from dualquery.types import Set
 
 MOST_BARS = 30
 PLOTTED_BARS, PLOTTED_CELLS_A_SIDE = 60, 40  # where one picture is all that was asked for
 MOST_ITEMS_IN_PAIRS = 12
 PAIRS = 6
 MOST_MATRIX = 100  # attributes
+MOST_CELLS = 4_000_000  # of pairs that are counted at once
 ERRORS = "How far off the answers may be"
 LEAST_BITS = 0.005  # below this nothing is to be seen
 _NAME = (
@@ -405,24 +407,22 @@ def _item_counts(codes: ColumnCodes, count: int) -> NDArray[np.int64]:
 def heat_maps(records: Records) -> list[Figure]:
     """The pairs with the strongest association in the synthetic records, strongest first."""
     domain = records.domain
-    attributes = _candidates(records)
-    codes = attribute_codes(records, attributes).astype(np.int64)
-    sizes = [int(domain.sizes[j]) for j in attributes]
-
-    def joint(a: int, b: int) -> NDArray[np.int64]:
-        counts = np.bincount(codes[a] * sizes[b] + codes[b], minlength=sizes[a] * sizes[b])
-        return counts.reshape(sizes[a], sizes[b])
-
-    ranked = [(information(joint(a, b)), a, b) for a, b in combinations(range(len(attributes)), 2)]
-    ranked.sort(key=lambda entry: -entry[0])
+    ranked: list[tuple[float, Set]] = []
+    pairs = Tables(domain, tuple(combinations(sorted(_candidates(records)), 2)))
+    for part in pairs.in_parts(MOST_CELLS):
+        told = [information(joint) for joint in part.split(part.counts(records))]
+        ranked += zip(told, part.sets, strict=True)
+    ranked = sorted(ranked, key=lambda entry: -entry[0])[:PAIRS]
+    shown = Tables(domain, tuple(pair for _, pair in ranked))
+    joints = shown.split(shown.counts(records))
     pictures = []
-    for bits, a, b in ranked[:PAIRS]:
+    for (bits, (a, b)), joint in zip(ranked, joints, strict=True):
         if bits < LEAST_BITS:
             break
         # The longer list of values reads better downwards.
-        down, across = (a, b) if sizes[a] > sizes[b] else (b, a)
-        shares = joint(down, across) / records.rows
-        title, svg = _map(domain, attributes[down], attributes[across], shares, plots.MOST_CELLS_A_SIDE)
+        longer = domain.sizes[a] > domain.sizes[b]
+        down, across, counts = (a, b, joint) if longer else (b, a, joint.T)
+        title, svg = _map(domain, down, across, counts / records.rows, plots.MOST_CELLS_A_SIDE)
         pictures.append(Figure(title, svg, f"{bits:.2f} bits in common"))
     return pictures
 

@@ -13,6 +13,7 @@ nobody may write to them afterwards.
 from __future__ import annotations
 
 from dataclasses import dataclass
+from functools import cached_property
 from typing import Any, cast
 
 import numpy as np
@@ -59,6 +60,11 @@ class Records:
     columns: tuple[ColumnCodes, ...]
     records_per_person: int | None = None
     places: tuple[Places | None, ...] = ()
+
+    @cached_property
+    def kept(self) -> dict[str, Any]:
+        """Room for what others work out of these records, and would work out again."""
+        return {}
 
     def __post_init__(self) -> None:
         if self.rows < 0 or len(self.columns) != len(self.domain.columns):

@@ -41,6 +41,7 @@ from dualquery.fitting.measured import (
 from dualquery.game.play import play
 from dualquery.game.query_players import BestResponseQueryPlayer
 from dualquery.mechanisms.mechanism import Plan, Step, Task, hidden
+from dualquery.mechanisms.projection.predicted import predicted_errors
 from dualquery.mechanisms.projection.tables import (
     MOST_CELLS,
     all_small,
@@ -50,6 +51,7 @@ from dualquery.mechanisms.projection.tables import (
 )
 from dualquery.mechanisms.shares import (
     MAX_ERROR,
+    MEAN_ERROR,
     NOTHING,
     SHARE_OF_TOTAL,
     TOO_SMALL,
@@ -287,8 +289,6 @@ def _left_for_first(rounds: Rounds | None, task: Task) -> Fraction:
 
 
 ROUGHLY = 0.05  # the relative deviation of a declared number of records
-MEAN_ERROR = 0.72  # of a cell of a table of four, in units of its noise; larger tables are mostly empty
-EMPTINESS = 0.35
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -315,7 +315,8 @@ def plan_by_signed_tables(task: Task, wanted: ProjectionWishes, effort: Effort) 
             "--items-per-record needs Gaussian noise; leave it out, or ask for zcdp accounting"
         )
     planned = plan_signed(task, cells_within(task, effort, wanted.memory))
-    noise, rounds = cell_noise(planned, task), planned.rounds
+    told, rounds = variances_told(planned, task), planned.rounds
+    noise = cell_noise(told, task)
     words = f"measure {len(planned.first.sets):,} signed tables at once"
     steps = [Step(words, planned.noise.event(task.budget.neighbours.sensitivity(planned.first.bound())))]
     if rounds is not None:
@@ -335,7 +336,7 @@ def plan_by_signed_tables(task: Task, wanted: ProjectionWishes, effort: Effort) 
         ),
         reason=reason_of(planned),
         steps=tuple(steps),
-        errors=(mean_error(task, noise), MAX_ERROR * noise),
+        errors=predicted_errors(task, told, MEAN_ERROR * noise, MAX_ERROR * noise),
         cost=cost_of(planned, task, effort, noise),
         memory=wanted.memory,
     )
@@ -435,24 +436,21 @@ def reason_of(plan: SignedPlan) -> str:
     )
 
 
-def mean_error(task: Task, noise: float) -> float:
-    """Of a query, given the noise of a cell: in a table of many cells most are small, and shrunk."""
-    sizes, orders = task.domain.sizes.tolist(), varied_sets(task)
-    cells = float(np.mean([math.prod(sizes[j] for j in s) for s in orders.get(2) or orders[1]]))
-    return min(MEAN_ERROR * noise * min(1.0, 4 / cells) ** EMPTINESS, 0.5)
-
-
-def cell_noise(plan: SignedPlan, task: Task) -> float:
-    """The standard deviation of a cell of a measured pair's table (of a one-way table where there are no pairs)."""
-    domain = task.domain
+def variances_told(plan: SignedPlan, task: Task) -> dict[Set, float]:
+    """Of the noise of every interaction that some signed table tells."""
     known: dict[Set, float] = {(): math.inf}
     for members, variance in plan.expected_variances().items():
-        for each in determined(members, domain):
-            precision = 1 / variance_told(members, each, variance, domain)
+        for each in determined(members, task.domain):
+            precision = 1 / variance_told(members, each, variance, task.domain)
             known[each] = known.get(each, 0.0) + precision
-    told = {each: 1 / precision for each, precision in known.items()}
+    return {each: 1 / precision for each, precision in known.items()}
+
+
+def cell_noise(told: Mapping[Set, float], task: Task) -> float:
+    """The standard deviation of a cell of a measured pair's table (of a one-way table where there are no pairs)."""
     base: list[Set] = [s for s in told if len(s) == 2] or [s for s in told if s]
-    return 1 / math.sqrt(float(np.mean([1 / cell_variance(s, told, domain.sizes) for s in base]))) / task.rows
+    cells = [1 / cell_variance(s, told, task.domain.sizes) for s in base]
+    return 1 / math.sqrt(float(np.mean(cells))) / task.rows
 
 
 def cost_of(plan: SignedPlan, task: Task, effort: Effort, noise: float) -> FitCost:

@@ -27,6 +27,7 @@ from dualquery.fitting.shrink import CLEAR, FEW_STEPS, points, posterior, shrunk
 from dualquery.mechanisms.floors import MISFITS
 from dualquery.mechanisms.means import Means, means_for
 from dualquery.mechanisms.mechanism import Plan, Task, hidden
+from dualquery.mechanisms.projection.predicted import predicted_errors
 from dualquery.mechanisms.projection.tables import of_tables
 from dualquery.mechanisms.shares import (
     SHARE_OF_ONES,
@@ -375,6 +376,10 @@ def plan_chosen_pairs(task: Task, rule: PairRule, wanted: ProjectionWishes, effo
     first = stages[0]
     noisy = first.variances(first.chosen(shares, task.domain, task.budget.neighbours))
     noise = math.sqrt(float(np.mean([v for s, v in noisy.items() if s]))) / task.rows
+    last = stages[2]  # as if every pair had what a chosen one has: which are left depend less
+    each = quarter_powers(rule.pairs[: rule.chosen], task.domain, task.budget.neighbours)
+    measured = last.variances(last.chosen(each, task.domain, task.budget.neighbours))
+    noisy |= dict.fromkeys(rule.pairs, max(measured.values(), default=math.inf))
     candidates = Tables(task.domain, tuple(rule.pairs))
     fit = cost_of_fit(task, rule.pairs[: rule.chosen], effort, noise, rule.pairs)
     counting = number * task.rows * COUNT_SECONDS
@@ -397,11 +402,11 @@ def plan_chosen_pairs(task: Task, rule: PairRule, wanted: ProjectionWishes, effo
             "measured"
         ),
         steps=tuple(stage.step() for stage in stages),
-        errors=(MEAN_ERROR * noise, MAX_ERROR * noise),
+        errors=predicted_errors(task, noisy, MEAN_ERROR * noise, MAX_ERROR * noise),
         cost=FitCost(fit.seconds + counting, fit.bytes + 40 * candidates.size, fit.largest),
         memory=wanted.memory,
         notes=(
             "where no relationship is measured, only one-way tables are known, and answers about two attributes "
-            "assume that the two are unrelated; the predicted error is that of the noise, and does not count this",
+            "assume that the two are unrelated; the predicted error takes them to depend as in most tables",
         ),
     )

@@ -29,6 +29,7 @@ from dualquery.fitting.measured import HALF_NORMAL, Measured, MeasuredTables, ce
 from dualquery.fitting.posteriors import MOST_VALUES, separable_prior, sets_of_at_most
 from dualquery.mechanisms.means import Means, means_for
 from dualquery.mechanisms.mechanism import Plan, Task, hidden
+from dualquery.mechanisms.projection.predicted import predicted_errors
 from dualquery.mechanisms.shares import (
     MAX_ERROR,
     MEAN_ERROR,
@@ -251,6 +252,7 @@ class Expected:
     allocation: Allocation | None
     sets: tuple[Set, ...]
     cell_noise: float  # of a pair's table, or of a one-way table where there are no pairs; as a fraction
+    variances: Mapping[Set, float]  # of the noise of each interaction that is measured
 
     def count(self, order: int) -> int:
         return sum(len(members) == order for members in self.sets)
@@ -376,7 +378,7 @@ def expectation(task: Task, made: StagedTables) -> Expected:
         variance[members] = relative_sensitivity(members, task.domain, neighbours) * made.unit / share
     base: list[Set] = [s for s in sets if len(s) == 2] or list(sets)
     precision = np.mean([1 / cell_variance(s, variance, task.domain.sizes) for s in base])
-    return Expected(allocation, sets, 1 / math.sqrt(float(precision)) / task.rows)
+    return Expected(allocation, sets, 1 / math.sqrt(float(precision)) / task.rows, variance)
 
 
 def cells_within(task: Task, effort: Effort, memory: int | None) -> int:
@@ -444,7 +446,7 @@ def plan_by_tables(task: Task, wanted: ProjectionWishes, effort: Effort) -> Plan
         reason="the workload falls into tables of few attributes, so their interactions are measured "
         f"({counts}, more or less, as the one-way tables will say) and rows are fitted to them",
         steps=tuple(stage.step() for stage in planned.stages),
-        errors=(MEAN_ERROR * noise, MAX_ERROR * noise),
+        errors=predicted_errors(task, expected.variances, MEAN_ERROR * noise, MAX_ERROR * noise),
         cost=cost_of(task, planned, expected, effort),
         memory=wanted.memory,
     )
