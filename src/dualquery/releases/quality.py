@@ -3,7 +3,7 @@
 *pMSE.* A logistic model is fitted to tell real rows from synthetic ones; p̂ is what it thinks of each. With N rows,
 half of them synthetic, and k coefficients, p̂ − ½ is about x·β̂/4 with the covariance 4(XᵀX)⁻¹ of β̂ where both are
 samples of one law, so that pMSE = (1/N) Σ (p̂ − ½)² is (k − 1)/(4N) on average; shown is how many times as large it
-is. (Snoke, Raab, Nowok, Dibben and Slavković 2018 have half of that, for rows drawn from a law that fits the real rows.)
+is. (Snoke, Raab, Nowok, Dibben and Slavković 2018 have half of that, for rows of a law fitted to the real ones.)
 
 *Train on synthetic, test on real.* The same linear model of a named column, fitted to synthetic rows and to real
 ones, is asked about real rows that neither has seen.
@@ -43,7 +43,7 @@ from dualquery.table.domain import Items, Numeric
 from dualquery.table.encoding import encode
 from dualquery.table.reading import AnyTable
 from dualquery.table.records import Records
-from dualquery.types import Integers, Progress, Reals, silent
+from dualquery.types import Integers, Progress, Reals, Set, silent
 
 MOST_COLUMNS = 60
 MOST_ROWS = 20_000  # that models are fitted to, and that neighbours are looked for among
@@ -55,7 +55,7 @@ LEAST = 1e-12
 
 
 @dataclass(frozen=True)
-class Pair:
+class PairBeside:
     """Two columns: how far their tables lie apart (Σ |difference|), and both tables as shares."""
 
     members: tuple[int, int]
@@ -89,7 +89,7 @@ class Quality:
     """All that the page shows. Internal: do not publish."""
 
     ones: tuple[tuple[int, Reals, Reals], ...]
-    pairs: tuple[Pair, ...]
+    pairs: tuple[PairBeside, ...]
     pmse: float
     trained: Trained | None
     nearest: tuple[Reals, Reals]  # shares by number of columns that differ: of synthetic rows, of real ones
@@ -179,12 +179,12 @@ def _some(records: Records, members: Sequence[int], size: int, rng: np.random.Ge
 
 def _pictures(
     release: Release, private: Records, members: Sequence[int]
-) -> tuple[list[tuple[int, Reals, Reals]], list[Pair]]:
+) -> tuple[list[tuple[int, Reals, Reals]], list[PairBeside]]:
     """The tables of single columns, and those of all pairs, the worst first; truth beside release."""
     assert release.records is not None
     sizes = release.domain.sizes
-    sets = [(j,) for j in members]
-    sets += [s for s in combinations(members, 2) if int(sizes[list(s)].prod()) <= 4_000_000]  # type: ignore[misc]
+    sets: list[Set] = [(j,) for j in members]
+    sets += [s for s in combinations(members, 2) if int(sizes[list(s)].prod()) <= 4_000_000]
     tables = Tables(release.domain, tuple(sets))
     true, made = (
         tables.split(tables.counts(each).astype(np.float64) / each.rows)
@@ -192,7 +192,7 @@ def _pictures(
     )
     ones = [(s[0], t, r) for s, t, r in zip(sets, true, made, strict=True) if len(s) == 1]
     pairs = [
-        Pair((s[0], s[1]), float(np.abs(t - r).sum()), t, r)
+        PairBeside((s[0], s[1]), float(np.abs(t - r).sum()), t, r)
         for s, t, r in zip(sets, true, made, strict=True)
         if len(s) == 2
     ]
@@ -260,7 +260,7 @@ def _trained(
             weights = np.linalg.solve(x.T @ x + np.eye(x.shape[1]), x.T @ y)
             test = asked[~np.isnan(values[asked[:, place]])]
             off = values[test[:, place]] - _design(test[:, rest], sizes, seen[:, rest]) @ weights
-            return 1 - float(np.mean(off**2) / max(np.var(values[test[:, place]]), LEAST))
+            return 1 - float(np.mean(off**2)) / max(float(np.var(values[test[:, place]])), LEAST)
 
         return Trained(column.name, "R²", left(few), left(seen), 0.0)
     levels = np.unique(np.concatenate([seen[:, place], few[:, place]]))
