@@ -244,6 +244,10 @@ def test_every_block_is_run(stage: Stage) -> None:
             continue
         if kind == "toml":
             run_schema(stage, block)
+        elif kind == "r":
+            assert stage.page == "docs/statistics.md", (
+                "tests/inference/test_from_r.py runs those of that page"
+            )
         elif kind == "python":
             run_python(stage, block)
         elif stage.page == "docs/queries.md" and not block.startswith("dualquery "):

@@ -17,7 +17,7 @@ import typer.main
 
 from dualquery import __version__
 from dualquery.cli.audit import audit
-from dualquery.cli.conclude import regress, sql
+from dualquery.cli.conclude import imputations, regress, sql
 from dualquery.cli.demo import demo
 from dualquery.cli.desk import desk
 from dualquery.cli.ledger import audit as audit_ledger
@@ -70,6 +70,7 @@ app.command()(release)
 app.command()(answer)
 app.command()(sql)
 app.command()(regress)
+app.command()(imputations)
 app.command()(refit)
 app.command()(fit)
 app.command()(evaluate)
