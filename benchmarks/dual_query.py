@@ -27,7 +27,7 @@ from benchmarks.harness import (
 )
 from dualquery.counting.counter import MemoryCounter
 from dualquery.game.data_players import BestResponseDataPlayer
-from dualquery.game.moves import Challenge, Record, Transcript
+from dualquery.game.play import Challenge, Record, Transcript
 from dualquery.game.query_players import LearningQueryPlayer
 from dualquery.mechanisms.dual_query.game import DUAL_QUERY, search_oracle, uniform
 from dualquery.mechanisms.dual_query.parameters import rate_of

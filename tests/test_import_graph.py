@@ -53,6 +53,7 @@ TRUTHFUL = (
     "dualquery.counting.*",
     "dualquery.privacy.*",
     "dualquery.releases.evaluate",
+    "dualquery.releases.quality",
     "dualquery.releases.number_of_records",
     "dualquery.mechanisms.dual_query.rehearsal",
     "dualquery.mechanisms.error_bars",

@@ -42,7 +42,7 @@ if TYPE_CHECKING:  # every public name and its home, for whoever checks types an
         hidden as hidden, least_noise as least_noise,
     )
     from dualquery.mechanisms.wishes import wish as wish
-    from dualquery.oracles.solvers import Solver as Solver
+    from dualquery.oracles.program import Solver as Solver
     from dualquery.plots import Figure as Figure
     from dualquery.privacy.budget import Accounting as Accounting, Budget as Budget, default_delta as default_delta
     from dualquery.privacy.curator import Curator as Curator

@@ -97,6 +97,23 @@ def histogram(
     return _svg(WIDTH, BAR * len(texts), f"Shares of {name}", marks)
 
 
+def beside(
+    labels: Sequence[str], above: NDArray[np.float64], below: NDArray[np.float64], *, name: str
+) -> str:
+    """Two thin horizontal bars for each label, the first in orange, with the share of the second."""
+    texts = [shortened(label) for label in labels]
+    left = _room(texts) + 6
+    most = max(float(max(above.max(initial=0.0), below.max(initial=0.0))), 1e-12)
+    longest, marks = WIDTH - left - 48, []
+    for i, text in enumerate(texts):
+        marks.append(_text(left - 6, (i + 0.5) * BAR, text, anchor="end"))
+        for share, colour, down in ((above[i], WARM, 2), (below[i], ACCENT, 10)):
+            marks.append(_rectangle(left, i * BAR + down, max(longest * float(share) / most, 0.6), 7, colour))
+        end = left + longest * float(max(above[i], below[i])) / most
+        marks.append(_text(end + 5, (i + 0.5) * BAR, percentage(float(below[i])), colour=SOFT))
+    return _svg(WIDTH, BAR * len(texts), f"Shares of {name}, truth above and release below", marks)
+
+
 def heat_map(
     rows: Sequence[str], columns: Sequence[str], shares: NDArray[np.float64], *, names: tuple[str, str]
 ) -> str:

@@ -12,7 +12,7 @@ from dualquery.beliefs.factored import Products
 from dualquery.beliefs.mirror import Euclidean, MirrorDescent, MirrorMap, NegativeEntropy, PNorm
 from dualquery.beliefs.multiplicative_weights import Schedule, StepSize
 from dualquery.errors import DualQueryError
-from dualquery.game.moves import Heard, TableQuery
+from dualquery.game.play import Heard, TableQuery
 from dualquery.queries.families import from_spec, from_texts
 from dualquery.queries.workload import Workload
 from dualquery.table.domain import Categorical, Domain, Items

@@ -23,7 +23,7 @@ from dualquery.beliefs.multiplicative_weights import (
     update,
 )
 from dualquery.game.data_players import LearningDataPlayer
-from dualquery.game.moves import Heard, TableQuery, Transcript
+from dualquery.game.play import Heard, TableQuery, Transcript
 from dualquery.table.domain import Categorical, Domain
 
 DOMAIN = Domain(

@@ -11,8 +11,7 @@ import pytest
 
 from dualquery.counting.counter import MemoryCounter
 from dualquery.game.data_players import BestResponseDataPlayer, LearningDataPlayer
-from dualquery.game.moves import Challenge, Transcript
-from dualquery.game.play import play, played
+from dualquery.game.play import Challenge, Transcript, play, played
 from dualquery.game.query_players import (
     PARTS,
     BestResponseQueryPlayer,

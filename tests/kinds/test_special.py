@@ -14,7 +14,7 @@ from dualquery import Budget, DataError, DualQueryError, Neighbours, QueryError,
 from dualquery.beliefs.graphs import CutMatrix
 from dualquery.cli import run as run_command
 from dualquery.counting.counter import MemoryCounter, SpilledCounter
-from dualquery.game.moves import Heard
+from dualquery.game.play import Heard
 from dualquery.mechanisms.cuts import COARSENINGS, excess
 from dualquery.mechanisms.graphs import RectangleGraph
 from dualquery.mechanisms.mechanism import Task

@@ -12,7 +12,7 @@ from dualquery.beliefs.multiplicative_weights import Schedule, StepSize
 from dualquery.beliefs.universes import SignedMonomials
 from dualquery.counting.counter import MemoryCounter
 from dualquery.errors import DualQueryError
-from dualquery.game.moves import Heard
+from dualquery.game.play import Heard
 from dualquery.kinds.kind import choose
 from dualquery.mechanisms.artefact import BareAnswers
 from dualquery.mechanisms.mechanism import Outcome, Task

@@ -11,7 +11,7 @@ import pytest
 import dualquery
 from dualquery.counting.counter import MemoryCounter
 from dualquery.errors import BudgetError, DualQueryError
-from dualquery.game.moves import Challenge
+from dualquery.game.play import Challenge
 from dualquery.mechanisms.dual_query import game, rehearsal
 from dualquery.mechanisms.dual_query.density import Density, uniform
 from dualquery.mechanisms.dual_query.game import DUAL_QUERY, clauses_of, dual_query, search_oracle
@@ -28,7 +28,7 @@ from dualquery.mechanisms.dual_query.parameters import (
 from dualquery.mechanisms.mechanism import Task, affordable, shown
 from dualquery.mechanisms.wishes import DualQueryWishes
 from dualquery.oracles.clauses import value
-from dualquery.oracles.solvers import Solver
+from dualquery.oracles.program import Solver
 from dualquery.privacy.budget import Accounting
 from dualquery.privacy.curator import Curator
 from dualquery.privacy.ledger import Ledger

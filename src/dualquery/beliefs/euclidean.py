@@ -27,7 +27,7 @@ from numpy.typing import NDArray
 
 from dualquery.beliefs.factored import Products
 from dualquery.compiled import njit
-from dualquery.game.moves import Heard
+from dualquery.game.play import Heard
 from dualquery.queries.group import NONE
 from dualquery.queries.workload import Workload
 from dualquery.types import Reals

@@ -8,7 +8,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from dualquery.compiled import njit, popcount
-from dualquery.game.moves import Heard
+from dualquery.game.play import Heard
 from dualquery.queries.cuts import Cuts
 from dualquery.queries.workload import Workload
 from dualquery.types import Reals, Words

@@ -24,7 +24,7 @@ import numpy as np
 from dualquery.beliefs.factored import Factored
 from dualquery.beliefs.multiplicative_weights import HeardTable, Schedule, Settling, nearest_probabilities
 from dualquery.errors import DualQueryError
-from dualquery.game.moves import TableQuery
+from dualquery.game.play import TableQuery
 from dualquery.table.domain import Domain
 from dualquery.types import Reals
 

@@ -22,7 +22,7 @@ from numpy.typing import NDArray
 
 from dualquery.compiled import njit
 from dualquery.errors import DualQueryError
-from dualquery.game.moves import Record
+from dualquery.game.play import Record
 from dualquery.queries.workload import Workload
 from dualquery.types import Fractions, Ints, Reals
 

@@ -26,7 +26,7 @@ from enum import Enum
 import numpy as np
 
 from dualquery.beliefs.factored import Factored
-from dualquery.game.moves import Heard, TableQuery
+from dualquery.game.play import Heard, TableQuery
 from dualquery.types import Cells, Set
 
 HeardTable = Heard[TableQuery]

@@ -15,7 +15,7 @@ from numpy.typing import NDArray
 
 from dualquery.beliefs.multiplicative_weights import Schedule
 from dualquery.compiled import njit
-from dualquery.game.moves import Heard
+from dualquery.game.play import Heard
 from dualquery.queries.distances import UNIT, Distances
 from dualquery.queries.lists import Lists
 from dualquery.queries.workload import Workload

@@ -27,6 +27,8 @@ if TYPE_CHECKING:
     from dualquery.releases.evaluate import Evaluation
     from dualquery.releases.release import Release
     from dualquery.table.domain import Domain
+    from dualquery.table.reading import AnyTable
+    from dualquery.types import Progress
 
 
 def answer(
@@ -254,6 +256,26 @@ def evaluate(
         list[str] | None,
         typer.Option("--queries", "-q", metavar="SPEC", help=f"{SPEC} [default: those of the release]"),
     ] = None,
+    html: Annotated[
+        Path | None,
+        typer.Option(
+            "--html", metavar="FILE", help="Write a page: pictures, pMSE, models, nearest records, an attack."
+        ),
+    ] = None,
+    target: Annotated[
+        str | None,
+        typer.Option(
+            "--target", metavar="COLUMN", help="With --html: the column that models are trained to tell."
+        ),
+    ] = None,
+    holdout: Annotated[
+        str | None,
+        typer.Option(
+            "--holdout",
+            metavar="TABLE",
+            help="With --html: records that were never in the table, for an attack.",
+        ),
+    ] = None,
     json: JsonFlag = False,
     quiet: QuietFlag = False,
 ) -> None:
@@ -263,6 +285,7 @@ def evaluate(
 
     ```
     dualquery evaluate released people.csv
+    dualquery evaluate released people.csv --html quality.html --target smokes
     dualquery evaluate released people.csv --queries marginals:2 --json
     ```
     """
@@ -271,13 +294,36 @@ def evaluate(
         from dualquery.releases.evaluate import evaluate as compare
         from dualquery.releases.release import Release
 
+        if html is None and (target or holdout):
+            raise QueryError("--target and --holdout are for the page; name its file with --html")
         release = Release.load(folder)
+        if html is not None:
+            _quality(release, table_of(table, named), html, target, holdout, progress)
         asked = from_spec(release.domain, queries) if queries else None
         found = compare(release, table_of(table, named), asked, progress=progress)
     if json:
         output.print_json(found.to_json())
     else:
         print_evaluation(found)
+
+
+def _quality(
+    release: Release, table: AnyTable, html: Path, target: str | None, holdout: str | None, progress: Progress
+) -> None:
+    """The page, for its owner alone to read."""
+    import os
+
+    from dualquery.errors import ReleaseError
+    from dualquery.releases.quality import quality
+    from dualquery.releases.quality_page import page
+
+    found = quality(release, table, target=target, holdout=holdout, progress=progress)
+    try:
+        handle = os.open(html, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600)
+        with os.fdopen(handle, "w", encoding="utf-8") as stream:
+            stream.write(page(found, release))
+    except OSError as error:
+        raise ReleaseError(f"'{html}' cannot be written: {error.strerror}") from None
 
 
 def print_evaluation(found: Evaluation) -> None:

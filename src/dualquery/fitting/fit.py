@@ -30,7 +30,7 @@ from dualquery.fitting.fitter import (
 )
 from dualquery.fitting.measured import Measured, MeasuredTables, interactions_told
 from dualquery.fitting.posteriors import likely_larger, likely_pairs, tree_lean, tree_of
-from dualquery.game.moves import Transcript
+from dualquery.game.play import Transcript
 from dualquery.queries.rules import structural_zeros, zeros_of
 from dualquery.queries.tables import Tables, centred
 from dualquery.table.domain import Domain

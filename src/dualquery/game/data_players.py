@@ -8,7 +8,7 @@ from typing import Generic, Protocol
 import numpy as np
 from numpy.typing import NDArray
 
-from dualquery.game.moves import Challenge, Gives, Record, Replied, Said, Takes, Transcript
+from dualquery.game.play import Challenge, Gives, Record, Replied, Said, Takes, Transcript
 from dualquery.queries.workload import Workload
 
 Oracle = Callable[[Challenge, Record, np.random.Generator], Record]

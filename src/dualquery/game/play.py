@@ -1,16 +1,88 @@
-"""The game. The data player moves records, the query player moves queries, the payoff is q(D) − q(x).
+"""The game: what the players say to each other, the record of it, and how it is played.
 
-Every mechanism is a choice of who learns and who best-responds (docs/how_it_works.md). The value of the game is
-zero, so the average move of a data player without regret answers every query approximately.
+The data player moves records, the query player moves queries, the payoff is q(D) − q(x). Every mechanism is a choice
+of who learns and who best-responds (docs/how_it_works.md). The value of the game is zero, so the average move of a
+data player without regret answers every query approximately.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
+from dataclasses import dataclass
 from itertools import count, islice
-from typing import Protocol
+from typing import Any, Generic, Protocol, TypeVar
 
-from dualquery.game.moves import Replied, Said, Transcript
+import numpy as np
+from numpy.typing import NDArray
+
+from dualquery.types import Cells, Set
+
+Record = NDArray[np.int32]  # one value an attribute
+What = TypeVar("What")  # a number, or a TableQuery
+
+
+@dataclass(frozen=True)
+class Challenge:
+    """Queries with integer weights: the data player is asked for a record x that maximises Σ w_q q(x).
+
+    A negated query is 1 − q, so drawing it is drawing q with weight −1 (up to a constant).
+    """
+
+    queries: NDArray[np.int64]
+    weights: NDArray[np.int64]
+
+
+@dataclass(frozen=True, eq=False)
+class TableQuery:
+    """A query by its value (0 to 1) on each cell of the table over `members`; None asks for all of the cells."""
+
+    members: Set
+    cells: Cells | None
+
+    @property
+    def key(self) -> tuple[Set, bytes]:
+        """Equal where the same is asked."""
+        return self.members, b"" if self.cells is None else self.cells.tobytes()
+
+
+@dataclass(frozen=True, eq=False)
+class Heard(Generic[What]):
+    """A noisy answer, in fractions: to a query of the workload by its number, or to a `TableQuery`."""
+
+    what: What
+    value: Any  # a number, or the cells of a whole table
+
+
+Said = TypeVar("Said")  # what a query player says: a Challenge, something Heard, a TableQuery
+Gives = TypeVar("Gives", covariant=True)
+Takes = TypeVar("Takes", contravariant=True)
+Replied = TypeVar("Replied")  # what a data player says: a Record, rows, or a snapshot of a belief
+
+
+@dataclass(frozen=True)
+class Transcript(Generic[Said, Replied]):
+    """The moves so far. Everything in it is public. Of replies the last `remembers` are kept (None: all)."""
+
+    challenges: tuple[Said, ...] = ()
+    replies: tuple[Replied, ...] = ()
+    remembers: int | None = None
+
+    @property
+    def rounds(self) -> int:
+        return len(self.challenges)
+
+    def append(self, challenge: Said, reply: Replied) -> Transcript[Said, Replied]:
+        replies = (*self.replies, reply)
+        if self.remembers is not None:
+            replies = replies[-self.remembers :]
+        return Transcript((*self.challenges, challenge), replies, self.remembers)
+
+    def average_reply(self: Transcript[Challenge, Record]) -> NDArray[np.int32]:
+        """The uniform distribution over the replies, as a matrix with a row per reply: synthetic data."""
+        return np.stack(self.replies)
+
+    def last_reply(self) -> Replied:
+        return self.replies[-1]
 
 
 class QueryPlayer(Protocol[Said, Replied]):

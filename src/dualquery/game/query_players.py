@@ -8,7 +8,7 @@ from typing import Generic, NamedTuple, Protocol
 import numpy as np
 from numpy.typing import NDArray
 
-from dualquery.game.moves import Challenge, Gives, Record, Replied, Said, Takes, Transcript
+from dualquery.game.play import Challenge, Gives, Record, Replied, Said, Takes, Transcript
 from dualquery.privacy.curator import Curator
 from dualquery.privacy.noise import Noise
 from dualquery.privacy.scores import Score, SignedErrors

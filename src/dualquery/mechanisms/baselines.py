@@ -30,7 +30,7 @@ from dualquery.beliefs.histogram import check_cells
 from dualquery.beliefs.multiplicative_weights import StepSize, feasible, update
 from dualquery.errors import BudgetError
 from dualquery.fitting.measured import Measured, Numbers
-from dualquery.game.moves import Heard, TableQuery
+from dualquery.game.play import Heard, TableQuery
 from dualquery.mechanisms.artefact import SyntheticRecords
 from dualquery.mechanisms.error_bars import LEVEL
 from dualquery.mechanisms.mechanism import Mechanism, Outcome, Plan, Run, Step, Task, hidden

@@ -20,7 +20,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from dualquery.beliefs.mixture import RecordMixture
-from dualquery.game.moves import Challenge
+from dualquery.game.play import Challenge
 from dualquery.mechanisms.artefact import SyntheticRecords
 from dualquery.mechanisms.baselines import IndependentParameters, independent_plan, noisy_answers
 from dualquery.mechanisms.dual_query.game import clauses_of

@@ -33,7 +33,7 @@ from dualquery.privacy.budget import Accounting
 from dualquery.privacy.curator import Curator
 from dualquery.privacy.ledger import Allowance
 from dualquery.privacy.noise import Gaussian, Laplace, Law, Noise
-from dualquery.privacy.portions import Portion, portion
+from dualquery.privacy.prices import Portion, portion
 from dualquery.queries.derived import Multiplied
 from dualquery.queries.misfits import FINE, REACH, Errors, SummedMisfits, summed_misfit_bound
 from dualquery.queries.random_families import Stream

@@ -15,7 +15,7 @@ from dualquery.mechanisms.mechanism import Step, Task
 from dualquery.privacy.budget import Budget
 from dualquery.privacy.curator import Curator
 from dualquery.privacy.neighbours import Neighbours
-from dualquery.privacy.portions import Portion, portion
+from dualquery.privacy.prices import Portion, portion
 from dualquery.queries.countable import Bound, Countable
 from dualquery.queries.derived import Multiplied, number_of_records
 from dualquery.queries.workload import Workload

@@ -17,7 +17,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from dualquery.game.data_players import Fallback
-from dualquery.game.moves import Record
+from dualquery.game.play import Record
 from dualquery.mechanisms.mechanism import part_of
 from dualquery.privacy.budget import Accounting, Budget
 from dualquery.privacy.conversion import rho_of

@@ -8,8 +8,7 @@ import numpy as np
 
 from dualquery.errors import DualQueryError
 from dualquery.game.data_players import BestResponseDataPlayer, Fallback, Oracle
-from dualquery.game.moves import Challenge, Record, Transcript
-from dualquery.game.play import play
+from dualquery.game.play import Challenge, Record, Transcript, play
 from dualquery.game.query_players import LearningQueryPlayer
 from dualquery.mechanisms.artefact import SyntheticRecords
 from dualquery.mechanisms.dual_query.density import Density, Free, density_share, uniform, zeros
@@ -29,7 +28,7 @@ from dualquery.mechanisms.mechanism import Mechanism, Outcome, Plan, Step, Task,
 from dualquery.mechanisms.wishes import DualQueryWishes
 from dualquery.oracles.clauses import Clauses
 from dualquery.oracles.local_search import best_response
-from dualquery.oracles.solvers import SEARCH, Solver, solver_of
+from dualquery.oracles.program import SEARCH, Solver, solver_of
 from dualquery.privacy.budget import Accounting
 from dualquery.privacy.curator import Curator
 from dualquery.privacy.ledger import Ledger
