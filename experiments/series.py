@@ -68,7 +68,7 @@ def together(months: tuple[Records, ...]) -> Records:
 
 
 @contextmanager
-def series_of(domain: Schema) -> Iterator[Series]:
+def series_of(domain: Schema, known: int | None) -> Iterator[Series]:
     with tempfile.TemporaryDirectory() as folder:
         ledger = Path(folder) / "ledger"
         calendar = domain.calendar
@@ -80,7 +80,7 @@ def series_of(domain: Schema) -> Iterator[Series]:
             neighbours=BUDGET.neighbours,
             calendar=calendar,
         )
-        yield Series(ledger, domain, Path(folder) / "series")
+        yield Series(ledger, domain, Path(folder) / "series", periods=known)
 
 
 @contextmanager
@@ -121,11 +121,11 @@ def measured(
         return {f"all_{months}": wrong(whole, release(whole, budget=each, workload="marginals:2", check=0))}
     found: dict[str, Value] = {}
     current = []
-    with series_of(schema) as series:
+    with series_of(schema, months if way == KNOWN else None) as series:
         for month in range(1, months + 1):
             made_one = series.append(table, BUDGET, period=f"2024-{month:02}", check=0)
             if month > 1:
-                now = made_one if way == SERIES else series.current
+                now = made_one if way == SERIES else series.between(f"2024-{month:02}", bars=False)
                 current.append(wrong(parts[month - 1], now))
             if month in looked:
                 found[f"all_{month}"] = wrong(together(parts[:month]), series.so_far(bars=False))
@@ -145,7 +145,7 @@ def share_of(number: int) -> float:
 
 def points(setting: Setting) -> list[Point]:
     months, rows = setting.choose(toy=(2, 300), quick=(4, ROWS), full=(MONTHS, ROWS))
-    wanted = [(drift, way) for drift in ("slow", "fast") for way in (ALONE, SERIES, AGAIN)]
+    wanted = [(drift, way) for drift in ("slow", "fast") for way in (ALONE, SERIES, KNOWN, AGAIN)]
     if setting.choose(toy=True, quick=False, full=False):
         wanted = [("slow", ALONE), ("slow", SERIES)]
     return [
@@ -153,7 +153,7 @@ def points(setting: Setting) -> list[Point]:
             {"drift": drift, "way": way, "months": months, "records": rows, "epsilon": 1.0, "run": seed},
             partial(measure, setting.data, drift, way, months, rows, seed),
             cost=1.0 if way in (ALONE, AGAIN) else months / 2,
-            turn=1.0 if way == KNOWN else 0.0,
+            turn=seed + (0.0 if drift == "slow" else 10.0),
         )
         for drift, way in wanted
         for seed in setting.seeds(full=3)

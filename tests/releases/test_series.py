@@ -19,7 +19,7 @@ from dualquery.cli import run
 from dualquery.fitting.measured import Measured, MeasuredTables
 from dualquery.ledger.books import Books, create
 from dualquery.releases import series as room
-from dualquery.releases.series import added
+from dualquery.releases.sums import added
 from dualquery.releases.verify import audit, verify
 from dualquery.table.domain import Categorical, Domain
 from dualquery.table.periods import Calendar

@@ -20,6 +20,7 @@ SeriesFolder: TypeAlias = Annotated[
 
 @with_flags(
     ledger=option("The ledger with a calendar that is charged, a file or a `postgresql://` URL.", "LEDGER"),
+    periods=option("A known number of periods: totals so far are more exact, single periods less.", "N"),
     queries=typer.Option("--queries", "-q", metavar="SPEC", help=flags.SPEC),
 )
 def append(
@@ -33,6 +34,7 @@ def append(
     neighbours: flags.NeighboursFlag = Neighbours.REPLACE,
     records_per_person: flags.RecordsPerPersonFlag = None,
     period: flags.PeriodFlag = None,
+    periods: int | None = None,
     records: flags.RecordsFlag = None,
     dataset: flags.DatasetFlag = None,
     named: flags.NamedTableFlag = None,
@@ -63,12 +65,12 @@ def append(
     described = read_schema(schema)
     workload = from_spec(described.domain, queries or ["marginals:2"])
     with limited(threads), output.ProgressBars(wanted=not quiet) as progress:
-        series = Series(ledger, described, folder, dataset=dataset, workload=workload)
+        series = Series(ledger, described, folder, dataset=dataset, workload=workload, periods=periods)
         made = series.append(
             flags.table_of(table, named), budget, period=period, records=records, progress=progress
         )
     if not quiet:
-        print_summary(folder / made.certificate["period"]["periods"], made.certificate)
+        print_summary(folder / made.certificate["period"]["periods"].split("..")[-1], made.certificate)
         output.print_warnings(made.certificate["warnings"])
 
 

@@ -12,7 +12,7 @@ from __future__ import annotations
 import os
 import tempfile
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from contextvars import ContextVar
 from typing import Any, Protocol
@@ -136,6 +136,26 @@ class MemoryCounter(Counter):
 
     def _counted(self, what: Countable) -> Integers:
         return counted_by(self._engine, what, self.records)
+
+
+class WeighedCounter(Counter):
+    """Counts records of several parts of a table, those of a part so many times each."""
+
+    def __init__(self, parts: Sequence[tuple[Counter, int]]) -> None:
+        super().__init__(parts[0][0].domain, parts[0][0].records_per_person, engine=parts[0][0].engine)
+        self._parts = tuple(parts)
+
+    @property
+    def true_rows(self) -> int:
+        return sum(times * part.true_rows for part, times in self._parts)
+
+    @property
+    def knows_places(self) -> bool:
+        return all(part.knows_places for part, _ in self._parts)
+
+    def _counted(self, what: Countable) -> Integers:
+        first, *others = (times * part.true_counts(what) for part, times in self._parts)
+        return sum(others, first)
 
 
 class StoredNumbers:

@@ -15,7 +15,15 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from dualquery.counting.counter import CPU, Counter, Engine, MemoryCounter, SpilledCounter, StoredNumbers
+from dualquery.counting.counter import (
+    CPU,
+    Counter,
+    Engine,
+    MemoryCounter,
+    SpilledCounter,
+    StoredNumbers,
+    WeighedCounter,
+)
 from dualquery.counting.cuda import Cuda
 from dualquery.counting.spark import SparkCounter, is_spark_frame
 from dualquery.errors import DualQueryError
@@ -25,6 +33,7 @@ from dualquery.queries.kept_columns import MOST_BYTES, KeptColumns
 from dualquery.queries.lists import Lists
 from dualquery.queries.tables import Tables
 from dualquery.table.encoding import encode, record_blocks
+from dualquery.table.periods import RunningSpan, Span
 from dualquery.table.reading import AnyTable, source_of
 from dualquery.table.records import BitItems, Records, SparseItems, as_lists
 from dualquery.table.schema import Schema
@@ -46,16 +55,28 @@ def open_counter(
     progress: Done = no_progress,
 ) -> Counter:
     """Read and encode a table, at once or in blocks, as it takes more or less than `memory`."""
-    counter = _opened(
-        source,
-        schema,
-        records_per_person=records_per_person,
-        memory=memory,
-        engine=engine,
-        tell=tell,
-        progress=progress,
-    )
-    counter.within = schema.within
+
+    def opened(schema: Schema) -> Counter:
+        return _opened(
+            source,
+            schema,
+            records_per_person=records_per_person,
+            memory=memory,
+            engine=engine,
+            tell=tell,
+            progress=progress,
+        )
+
+    within = schema.within
+    if isinstance(within, RunningSpan):
+        parts = [
+            (opened(schema.during(Span(within.calendar, c, c))), times)
+            for c, times in within.weights().items()
+        ]
+        counter: Counter = WeighedCounter(parts)
+    else:
+        counter = opened(schema)
+    counter.within = within
     return counter
 
 

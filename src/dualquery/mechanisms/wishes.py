@@ -68,9 +68,9 @@ _widest = partial(wish, "The most attributes of a disjunction (k); a wider one i
 # What releases and commands are given whatever the mechanism is; a wish has another name.
 TAKEN = frozenset({
     "accept", "accounting", "budget", "check", "csv", "dataset", "delta", "domain", "engine", "epsilon", "error",
-    "json", "ledger", "master", "mechanism", "named", "neighbours", "options", "out", "prior", "prior_origin",
-    "progress", "queries", "quiet", "records", "records_per_person", "schema", "seed", "sign", "table", "threads",
-    "workload",
+    "json", "ledger", "master", "mechanism", "named", "neighbours", "options", "out", "period", "prior",
+    "prior_origin", "progress", "queries", "quiet", "records", "records_per_person", "schema", "seed", "sign",
+    "table", "threads", "workload",
 })  # fmt: skip
 
 
@@ -90,6 +90,10 @@ class ProjectionWishes(RowsWishes):
         "SHARE",
         least=0.0,
         most=0.5,
+    )
+    shares: str | None = wish(
+        "How tables share the budget: adaptive (by what was measured first), or fixed (the same of any table).",
+        "HOW",
     )
     items_per_record: int | None = wish(
         "Records are baskets, of which so many items count; the rest is dropped.", "N", least=1

@@ -28,6 +28,7 @@ if TYPE_CHECKING:  # flags of the command line need the names of relations, and 
     from dualquery.queries.countable import Bound
 
 MOST_RECORDS = 1_000_000  # of a person; the noise of so many drowns any table
+PARTS = 64  # of a record, where those of earlier periods count in part (`table.periods`)
 
 
 @dataclass(frozen=True)
@@ -44,6 +45,7 @@ class Neighbours(ABC):
 
     REPLACE: ClassVar[Neighbours]
     ADD_REMOVE: ClassVar[Neighbours]
+    IN_PARTS: ClassVar[Neighbours]
     value: ClassVar[str]  # its name on the command line and on the certificate
     change: ClassVar[str]  # "suppose that one record (one person's records) …"
     size_is_public: ClassVar[bool]  # whether neighbours have the same number of records
@@ -95,6 +97,8 @@ class Neighbours(ABC):
                     f"leave them out, or ask for 'person-{name}'",
                 )
                 return relation
+        if name == _InParts.value:
+            return _InParts()
         for kind in (PersonAddRemove, PersonReplace):
             if kind.value == name:
                 if records_per_person is None:
@@ -138,6 +142,33 @@ class _AddRemove(_OneRecord):
 
     def largest(self, *, alone: int, apart: int) -> int:
         return alone
+
+
+@dataclass(frozen=True)
+class _InParts(_OneRecord):
+    """A record is there or not, and counts as many times as its period says, at most `PARTS` times.
+
+    The relation of the records is the ordinary one, and so is its name in a book; what is counted moves more.
+    """
+
+    value = "add-remove-in-parts"
+    change = "were left out of the table, or added to it"
+    size_is_public = False
+
+    def __str__(self) -> str:
+        return "add-remove"
+
+    def words(self) -> str:
+        return (
+            f"tables of which one has one record more, which counts as up to {PARTS} parts by its period; the "
+            "number of records is private"
+        )
+
+    def largest(self, *, alone: int, apart: int) -> int:
+        return PARTS * alone
+
+    def largest_squared(self, *, alone: int, apart: int) -> int:
+        return PARTS**2 * alone
 
 
 @dataclass(frozen=True)
@@ -217,3 +248,4 @@ def person_relations(records: int) -> tuple[Neighbours, ...]:
 
 RELATIONS: tuple[Neighbours, ...] = (_Replace(), _AddRemove())
 Neighbours.REPLACE, Neighbours.ADD_REMOVE = RELATIONS
+Neighbours.IN_PARTS = _InParts()

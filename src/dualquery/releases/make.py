@@ -54,6 +54,7 @@ from dualquery.releases.plan import (
 from dualquery.releases.priors import public_rows
 from dualquery.releases.release import Release, records_of
 from dualquery.table.domain import Domain
+from dualquery.table.periods import Span
 from dualquery.table.reading import AnyTable
 from dualquery.table.records import Records
 from dualquery.table.schema import Schema
@@ -76,7 +77,7 @@ def release(
     dataset: str | None = None,
     prior: Any = None,
     prior_origin: str | None = None,
-    period: str | None = None,
+    period: str | Span | None = None,
     check: float = SHARE,
     accept: GivenAcceptance | None = None,
     threads: int | None = None,
@@ -178,7 +179,12 @@ def release(
             *warnings_of(budget, known.rows, described, seed=seed),
             *doubts(accepted),
         ],
-        notes=(*plan.notes, *outcome.notes, *notes_of_machines()),
+        notes=(
+            *plan.notes,
+            *outcome.notes,
+            *notes_of_machines(),
+            *(() if described.within is None else described.within.notes),
+        ),
         engine=machines_of(counter),
         measured=listed(workload.domain, measured),
         check=certified(seen, scales, checking.share),

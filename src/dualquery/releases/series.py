@@ -1,12 +1,6 @@
 """A table that grows: one release for each period of a calendar, and what all of them say together.
 
-What a release has measured is paid for and public, so the noisy tables of several periods may be added up: cells add,
-and so do the variances of their noise. Rows fitted to such a sum are a release of all these periods, free of charge,
-and the prior from which the next release starts (`fitting.prior`).
-
-A set of attributes that only some of the periods have measured, y_S in n_S of the n records, is taken as (n/n_S) y_S,
-with the variance (n/n_S)² V_S + r² (1/n_S + 1/r)/cells: the noise, and the chance by which the other r = n − n_S
-records differ.
+What they say together is in `releases.sums`.
 
 Releases lie in one folder, one folder each, by the names of their periods. A release is charged to the book before it
 is drawn, and stands in its place whole or not at all: whatever is killed at any moment leaves the others as they are.
@@ -14,44 +8,37 @@ is drawn, and stands in its place whole or not at all: whatever is killed at any
 
 from __future__ import annotations
 
-import json
 import os
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager, suppress
-from datetime import UTC, datetime
-from functools import partial
+from dataclasses import replace
+from fractions import Fraction
 from pathlib import Path
 from typing import Any
 
-import numpy as np
-
-from dualquery.errors import DataError, DualQueryError, ReleaseError
-from dualquery.fitting.fitter import Effort, Rows
-from dualquery.fitting.inside import WITHIN
-from dualquery.fitting.measured import Measured, MeasuredTables, Numbers
+from dualquery.errors import BudgetError, DataError, ReleaseError
 from dualquery.ledger.book import Place
 from dualquery.ledger.books import Books
-from dualquery.mechanisms.artefact import SyntheticRecords, usual_rows
-from dualquery.mechanisms.outcomes import finished_records
-from dualquery.privacy.budget import Budget
+from dualquery.privacy.accounting import rho_cap
+from dualquery.privacy.budget import Accounting, Budget
+from dualquery.privacy.conversion import UNITS, epsilon_of, rho_units_of
+from dualquery.privacy.neighbours import PARTS, Neighbours
 from dualquery.releases.arguments import GivenSchema, GivenWorkload, schema_from
-from dualquery.releases.certificate import Certificate, PredictedError, RowsFrom
 from dualquery.releases.folder import load, read_certificate, refuse_occupied, save
 from dualquery.releases.make import release
-from dualquery.releases.measurements import listed
-from dualquery.releases.refit import fit_usual, measured_tables, with_bars
 from dualquery.releases.release import Release
 from dualquery.releases.seal import CERTIFICATE
-from dualquery.table.periods import Calendar, Span
+from dualquery.releases.sums import is_running, summed
+from dualquery.table.periods import Calendar, RunningSpan, Span
 from dualquery.table.reading import AnyTable
-from dualquery.table.records import Records
-from dualquery.types import Progress, no_progress, silent
+from dualquery.types import Progress, silent
 
 try:
     import fcntl
 except ImportError:  # not posix: the book alone says who came first
     fcntl = None  # type: ignore[assignment]
 
+MOST_KNOWN = 1_000  # periods
 _ITS_OWN = ("book", "prior", "trust", "check", "accepted", "seal", "signature", "files")  # of one release
 
 
@@ -59,7 +46,9 @@ class Series:
     """The releases of a table that grows.
 
     `ledger` is a ledger with a book for the dataset, `schema` has a `period` and a `calendar`, and `folder` is where
-    the releases lie (by default beside the ledger). Without a ledger (None) nothing can be appended.
+    the releases lie (by default beside the ledger). Without a ledger (None) nothing can be appended. With a known
+    number of `periods` running totals are more exact, and single periods less (`table.periods.RunningSpan`); the
+    budget of each `append` is then that of all of them together.
     """
 
     def __init__(
@@ -70,10 +59,18 @@ class Series:
         *,
         dataset: str | None = None,
         workload: GivenWorkload = "marginals:2",
+        periods: int | None = None,
     ) -> None:
         self.schema = schema_from(schema)
         self._calendar = _calendar_of(self.schema.calendar)
         self._ledger, self._dataset, self._workload = ledger, dataset, workload
+        if periods is not None and not 2 <= periods <= MOST_KNOWN:
+            raise DataError(f"a known number of periods is a whole number from 2 to {MOST_KNOWN}")
+        if periods is not None and (self.schema.unit is not None or self.schema.drops_rows):
+            raise DataError(
+                "with a known number of periods one record is protected: remove unit from the schema"
+            )
+        self._known = periods
         if folder is None and (ledger is None or "://" in os.fspath(ledger)):
             raise DataError("name the folder of the series: only a ledger in a file has one beside it")
         self.folder = Path(f"{os.fspath(ledger or '')}.series" if folder is None else folder)
@@ -110,10 +107,15 @@ class Series:
         if self._ledger is None:
             raise DataError("name the ledger that is charged with the release of each period")
         span, tell = self._next(period, self._ledger), progress or silent
-        place = self.folder / str(span)
+        place = self.folder / self._calendar.label(span.last)
         with _alone(place):
             refuse_occupied(place)
-            before = [load(self.folder / str(each)) for each in self._spans() if each != span]
+            before = self._loaded()
+            if isinstance(span, RunningSpan):
+                budget, prior = step_budget(budget, self._known or 0), None
+                options = {"check": 0, "mechanism": "projection", "shares": "fixed", **options}
+            else:
+                prior = self._summed(before, bars=False) if before else None
             made = release(
                 table,
                 schema=self.schema,
@@ -121,8 +123,8 @@ class Series:
                 budget=budget,
                 ledger=self._ledger,
                 dataset=self._dataset,
-                period=str(span),
-                prior=summed(before, span.calendar, bars=False) if before else None,
+                period=span,
+                prior=prior,
                 progress=tell,
                 **options,
             )
@@ -132,20 +134,45 @@ class Series:
     @property
     def current(self) -> Release:
         """The release of the last period."""
-        return load(self.folder / str(self._some()[-1]))
+        last = self._some()[-1]
+        found = self._loaded()[-1]
+        return self.between(str(last)) if is_running(found) else found
 
-    def between(self, first: str, last: str | None = None, *, progress: Progress | None = None) -> Release:
-        """What the releases from one period to another say together: a release of all of them. Free."""
-        wanted = self._calendar.span(first if last is None else f"{first}..{last}")
-        spans = [each for each in self._spans() if wanted.first <= each.first and each.last <= wanted.last]
-        if sum(each.length for each in spans) < wanted.length:
-            raise DataError(f"not all of {wanted} has been released; there is {self._listed()}")
-        return summed([load(self.folder / str(each)) for each in spans], self._calendar, progress=progress)
+    def between(
+        self, first: str, last: str | None = None, *, bars: bool = True, progress: Progress | None = None
+    ) -> Release:
+        """What the releases from one period to another say together: a release of all of them. Free.
+
+        Rows come sooner without `bars`.
+        """
+        wanted, there = self._calendar.span(first if last is None else f"{first}..{last}"), self._some()
+        inside = [each for each in there if wanted.first <= each.first and each.last <= wanted.last]
+        if sum(each.length for each in inside) < wanted.length:
+            raise DataError(f"not all of {wanted} has been released; there is {', '.join(self.periods)}")
+        found = self._loaded()
+        if is_running(found[0]):
+            return self._summed(found, wanted, bars=bars, progress=progress)
+        some = [each for each, span in zip(found, there, strict=True) if span in inside]
+        return self._summed(some, bars=bars, progress=progress)
 
     def so_far(self, *, bars: bool = True, progress: Progress | None = None) -> Release:
-        """The same of all periods that have been released; rows come sooner without `bars`."""
-        loaded = [load(self.folder / str(each)) for each in self._some()]
-        return summed(loaded, self._calendar, bars=bars, progress=progress)
+        """The same of all periods that have been released."""
+        there = self._some()
+        ends = self._calendar.label(there[0].first), self._calendar.label(there[-1].last)
+        return self.between(*ends, bars=bars, progress=progress)
+
+    def _loaded(self) -> list[Release]:
+        return [load(self.folder / str(each)) for each in self._spans()]
+
+    def _summed(
+        self,
+        releases: Sequence[Release],
+        wanted: Span | None = None,
+        *,
+        bars: bool = True,
+        progress: Progress | None = None,
+    ) -> Release:
+        return summed(releases, self._calendar, wanted=wanted, bars=bars, progress=progress)
 
     def _spans(self) -> list[Span]:
         found = []
@@ -161,11 +188,10 @@ class Series:
             raise ReleaseError(f"nothing has been released in '{self.folder}' yet; append a period")
         return found
 
-    def _listed(self) -> str:
-        return ", ".join(self.periods) or "nothing yet"
-
     def _next(self, period: str | None, ledger: Place) -> Span:
         """The period that is named; otherwise that after the last one that was charged, released or not."""
+        if self._known is not None:
+            return self._next_known(period, self._known)
         if period is not None:
             return self._calendar.span(period)
         charged = Books(ledger).read(self._dataset).costs
@@ -173,6 +199,40 @@ class Series:
         if not ends:
             raise DataError("name the first period of the series, like 2024-Q1")
         return Span(self._calendar, max(ends) + 1, max(ends) + 1)
+
+    def _next_known(self, period: str | None, number: int) -> RunningSpan:
+        """One after the other, from the first to the last of a known number: each total needs those before it."""
+        there = self._spans()
+        named = None if period is None else self._calendar.span(period)
+        if not there and named is None:
+            raise DataError("name the first period of the series, like 2024-Q1")
+        if named is not None and named.length > 1:
+            raise DataError("with a known number of periods they come one by one; name a single one")
+        first = there[0].first if there else named.first if named is not None else 0
+        last = there[-1].last + 1 if there else first
+        if named is not None and named.last != last:
+            raise DataError(f"the next period of this series is {self._calendar.label(last)}")
+        if last - first >= number:
+            raise DataError(f"this series has {number} periods, and all have been released; begin another")
+        return RunningSpan(self._calendar, first, last, PARTS)
+
+
+def step_budget(budget: Budget, periods: int) -> Budget:
+    """What each of so many running totals may cost, such that all together cost a record no more than the budget.
+
+    A record of the first period pays Σ_k (R_k/N)² times what a step pays, every other less.
+    """
+    if budget.neighbours != Neighbours.ADD_REMOVE or budget.delta == 0:
+        raise BudgetError("with a known number of periods use --neighbours add-remove, and a delta above 0")
+    whole = rho_cap(replace(budget, accounting=Accounting.ZCDP)) - periods  # a unit a step, for rounding up
+    weights = RunningSpan(Calendar("period", "day"), 0, periods - 1, PARTS).weights().values()
+    units = whole * PARTS**2 // sum(w * w for w in weights)
+    if units < 1:
+        raise BudgetError("the budget is too small for so many periods")
+    epsilon = epsilon_of(Fraction(units, UNITS), delta=budget.delta)
+    while rho_units_of(epsilon=epsilon, delta=budget.delta) > units:
+        epsilon *= 1 - 1e-9
+    return Budget(epsilon, budget.delta, Neighbours.IN_PARTS, Accounting.ZCDP)
 
 
 def _calendar_of(calendar: Calendar | None) -> Calendar:
@@ -197,98 +257,3 @@ def _alone(place: Path) -> Iterator[None]:
             yield
     except OSError as error:
         raise ReleaseError(f"'{place}' cannot be written: {error.strerror}; look at its folder") from None
-
-
-def added(parts: Sequence[MeasuredTables]) -> MeasuredTables:
-    """The noisy tables of different records as those of all."""
-    domain = parts[0].domain
-    total = sum(float(each.interactions[()]) for each in parts)
-    whole = MeasuredTables.rows(domain, total, sum(each.variance[()] for each in parts))
-    told = []
-    for members in dict.fromkeys(s for each in parts for s in each.interactions if s):
-        mine = [each for each in parts if members in each.interactions]
-        cells = sum((each.interactions[members] for each in mine), np.zeros(()))
-        variance = sum(each.variance[members] for each in mine)
-        here = sum(each.total for each in mine)
-        if (rest := max(0.0, whole.total - here)) and len(mine) < len(parts):
-            cells, variance = cells * (whole.total / here), variance * (whole.total / here) ** 2
-            variance += rest**2 * (1 / here + 1 / rest) / cells.size
-        told.append(Measured(members, cells, variance))
-    return whole.joined(told)
-
-
-def _added_inside(releases: Sequence[Release]) -> tuple[Measured, ...]:
-    """Sums inside bins, of columns that all releases have measured."""
-    found: dict[Numbers, list[Measured]] = {}
-    for each in releases:
-        for one in each.measured:
-            if isinstance(one.what, Numbers) and one.what.kind == WITHIN:
-                found.setdefault(one.what, []).append(one)
-    return tuple(
-        Measured(what, sum((e.values for e in each), np.zeros(())), sum(e.variance for e in each))
-        for what, each in found.items()
-        if len(each) == len(releases)
-    )
-
-
-def summed(
-    releases: Sequence[Release],
-    calendar: Calendar,
-    *,
-    bars: bool = True,
-    progress: Progress | None = None,
-) -> Release:
-    """The release of all periods of several releases, fitted to the sum of what they have measured."""
-    domain, rng, tell = releases[0].domain, np.random.default_rng(0), progress or silent
-    if any(each.domain != domain for each in releases):
-        raise DualQueryError("the releases were made with different schemas, and do not add up")
-    known, inside = added([measured_tables(each) for each in releases]), _added_inside(releases)
-    number = max(1, round(known.total))
-    effort = Effort.of(usual_rows(number))
-    rows = fit_usual(known, effort, rng, partial(tell, "fitting rows to the sum"))
-    if bars:
-
-        def again(other: MeasuredTables, short: Effort) -> Rows:
-            return fit_usual(other, short, rng, no_progress)
-
-        found = with_bars(known, rows, inside, number, effort, rng, tell, again)
-        artefact, replicas, said = found.artefact, found.replicas, found.to_json()
-    else:
-        records = finished_records(Records.from_rows(domain, rows), inside, number, rng)
-        artefact, replicas = SyntheticRecords(records), ()
-        said = {
-            "synthetic_rows": records.rows,
-            "replicas": {"number": 0, "records": number, "seed": 0},
-            "predicted_error": PredictedError(None, None).to_json(),
-        }
-    kept = (*known.kept, *inside)
-    certificate = _certificate(releases, calendar, number, {**said, "measured": listed(domain, kept)})
-    return Release(certificate, domain, artefact, replicas, kept)
-
-
-def _certificate(
-    releases: Sequence[Release], calendar: Calendar, number: int, found: dict[str, Any]
-) -> Certificate:
-    """A record is in one of the periods, so the dearest release says what it may lose."""
-    dearest = max(releases, key=lambda each: float(each.certificate["spent"]["epsilon"])).certificate
-    data = {name: value for name, value in json.loads(dearest.to_json()).items() if name not in _ITS_OWN}
-    spans = [calendar.span(each.certificate["period"]["periods"]) for each in releases]
-    whole = Span(calendar, min(each.first for each in spans), max(each.last for each in spans))
-    private = all(each.certificate.private for each in releases)
-    seeded = next((each.certificate["entropy"] for each in releases if not each.certificate.private), None)
-    return Certificate.of(
-        {
-            **data,
-            "created": datetime.now(UTC).isoformat(timespec="seconds"),
-            **({} if private or seeded is None else {"entropy": seeded}),
-            "records": {"rows": number, "from": RowsFrom.MEASURED.value},
-            **found,
-            "rows_for_people": number,
-            "period": {**data["period"], "periods": str(whole)},
-            "notes": [
-                f"fitted to the sum of what the releases of {len(releases)} periods have measured, which is free; "
-                "the costs are those of the dearest of them"
-            ],
-            "files": {},
-        }
-    )

@@ -14,8 +14,10 @@ Periods are counted from the year 1, so that neighbouring ones differ by one.
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass
 from datetime import date, datetime
+from fractions import Fraction
 from typing import Any
 
 import numpy as np
@@ -122,6 +124,40 @@ class Span:
     def parts(self, units: int) -> dict[int, int]:
         """What a charge of so many units costs the records of each period."""
         return dict.fromkeys(range(self.first, self.last + 1), units)
+
+    @property
+    def notes(self) -> tuple[str, ...]:
+        """What a certificate adds."""
+        return ()
+
+
+@dataclass(frozen=True)
+class RunningSpan(Span):
+    """All periods from the first on; a record of k periods before the last counts as `weight(k)` of `whole` parts.
+
+    A number of periods that is known beforehand makes running totals cheap (docs/privacy.md): with the lower
+    triangular R of f_k = C(2k, k)/4^k, R·R is the matrix of ones. The noisy y = R_N x + z of R_N = round(N·R) give
+    x̂ = R_N⁻¹ y, and the totals are sums of these. Gaussian noise on a count that a record moves by w of N parts costs
+    it (w/N)² of what a whole record pays.
+    """
+
+    whole: int = 1
+
+    def weight(self, back: int) -> int:
+        return round(Fraction(self.whole * math.comb(2 * back, back), 4**back))
+
+    def weights(self) -> dict[int, int]:
+        return {period: self.weight(self.last - period) for period in range(self.first, self.last + 1)}
+
+    def parts(self, units: int) -> dict[int, int]:
+        return {c: -(-units * w**2 // self.whole**2) for c, w in self.weights().items()}
+
+    @property
+    def notes(self) -> tuple[str, ...]:
+        return (
+            f"a record of an earlier period counts in part, as one of the last does {self.whole} times; ask what it "
+            "means through `dualquery series`",
+        )
 
 
 @dataclass(frozen=True)

@@ -12,6 +12,7 @@ how to `measure`, and what it measures knows how rows are fitted to it (`Fitting
 from __future__ import annotations
 
 from dataclasses import replace
+from enum import Enum
 from functools import partial
 from typing import Any
 
@@ -21,8 +22,9 @@ from dualquery.errors import DualQueryError
 from dualquery.fitting.fitter import Effort
 from dualquery.fitting.prior import Trust, fit_with_prior
 from dualquery.mechanisms.artefact import SyntheticRecords
-from dualquery.mechanisms.mechanism import Mechanism, Outcome, Plan, Task
+from dualquery.mechanisms.mechanism import Mechanism, Outcome, Plan, Task, choice
 from dualquery.mechanisms.projection.baskets import ByItems
+from dualquery.mechanisms.projection.fixed import ByFixedShares, plan_fixed
 from dualquery.mechanisms.projection.pure import BySignedTables, plan_by_signed_tables
 from dualquery.mechanisms.projection.small import ByChosenPairs, PairRule, plan_chosen_pairs
 from dualquery.mechanisms.projection.tables import ByTables, plan_by_tables
@@ -32,7 +34,14 @@ from dualquery.privacy.budget import Accounting
 from dualquery.privacy.curator import Curator
 from dualquery.types import Progress
 
-Way = ByTables | ByChosenPairs | ByItems | ByClasses | BySignedTables
+Way = ByTables | ByFixedShares | ByChosenPairs | ByItems | ByClasses | BySignedTables
+
+
+class Shared(Enum):
+    """How tables share the budget."""
+
+    ADAPTIVE = "adaptive"
+    FIXED = "fixed"
 
 
 def plan(task: Task, wanted: ProjectionWishes) -> Plan[Any]:
@@ -45,6 +54,10 @@ def plan(task: Task, wanted: ProjectionWishes) -> Plan[Any]:
             )
         return plan_by_signed_tables(task, wanted, effort)
     wide = plan_wide(task, wanted)
+    if wide is not None and wanted.shares == Shared.FIXED.value:
+        raise DualQueryError(
+            "shares are fixed where tables of a few attributes are measured; leave --shares out"
+        )
     if wide is not None and task.prior is not None:
         raise DualQueryError(
             "a prior counts where tables of a few attributes are measured; this table is so wide that items or "
@@ -54,6 +67,8 @@ def plan(task: Task, wanted: ProjectionWishes) -> Plan[Any]:
         return better_of(wide, lambda: plan_by_tables(task, wanted, effort))
     if wanted.items_per_record is not None:
         raise DualQueryError("--items-per-record is for tables of one wide block of items; leave it out")
+    if choice(Shared, wanted.shares, Shared.ADAPTIVE, "shares") is Shared.FIXED:
+        return plan_fixed(task, wanted, effort)
     rule = PairRule.of(task)
     if rule.applies:
         return plan_chosen_pairs(task, rule, wanted, effort)

@@ -1,0 +1,196 @@
+"""What the releases of several periods say together: noisy tables added up, and rows fitted to the sum.
+
+What a release has measured is paid for and public, so the noisy tables of several periods may be added up: cells add,
+and so do the variances of their noise. Rows fitted to such a sum are a release of all these periods, free of charge,
+and the prior from which the next release starts (`fitting.prior`).
+
+A set of attributes that only some of the periods have measured, y_S in n_S of the n records, is taken as (n/n_S) y_S,
+with the variance (n/n_S)² V_S + r² (1/n_S + 1/r)/cells: the noise, and the chance by which the other r = n − n_S
+records differ.
+"""
+
+from __future__ import annotations
+
+import json
+import math
+from collections.abc import Sequence
+from datetime import UTC, datetime
+from fractions import Fraction
+from functools import partial
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from dualquery.errors import DualQueryError
+from dualquery.fitting.fitter import Effort, Rows
+from dualquery.fitting.inside import WITHIN
+from dualquery.fitting.measured import Measured, MeasuredTables, Numbers
+from dualquery.mechanisms.artefact import SyntheticRecords, usual_rows
+from dualquery.mechanisms.outcomes import finished_records
+from dualquery.privacy.accounting import rho_cap
+from dualquery.privacy.budget import Accounting, Budget
+from dualquery.privacy.conversion import UNITS, epsilon_of
+from dualquery.privacy.neighbours import PARTS, Neighbours
+from dualquery.releases.certificate import Certificate, PredictedError, RowsFrom
+from dualquery.releases.measurements import listed
+from dualquery.releases.refit import fit_usual, measured_tables, with_bars
+from dualquery.releases.release import Release
+from dualquery.table.periods import Calendar, RunningSpan, Span
+from dualquery.table.records import Records
+from dualquery.types import Progress, no_progress, silent
+
+_ITS_OWN = ("book", "prior", "trust", "check", "accepted", "seal", "signature", "files")  # of one release
+
+
+def shares_of(count: int, first: int, last: int) -> NDArray[np.float64]:
+    """Of the noisy y_0 … of a running span, what makes the total of the periods from `first` to `last`.
+
+    Σ_{t=first}^{last} (R_N⁻¹)_{t,·}, in records.
+    """
+    span = RunningSpan(Calendar("period", "day"), 0, count - 1, PARTS)
+    column = np.array([span.weight(k) for k in range(count)], np.float64)
+    matrix = np.array([[column[t - s] if t >= s else 0.0 for s in range(count)] for t in range(count)])
+    wanted = np.zeros(count)
+    wanted[first : last + 1] = 1.0
+    return np.linalg.solve(matrix.T, wanted)
+
+
+def is_running(release: Release) -> bool:
+    return bool(release.certificate["budget"]["neighbours"] == Neighbours.IN_PARTS.value)
+
+
+def weighed(parts: Sequence[MeasuredTables], shares: NDArray[np.float64]) -> MeasuredTables:
+    """Σ_k c_k y_k of tables that all have measured, with the variances Σ_k c_k² V_k."""
+    sets = [s for s in parts[0].interactions if all(s in each.interactions for each in parts)]
+    told = [
+        Measured(
+            s,
+            sum((c * each.interactions[s] for c, each in zip(shares, parts, strict=True)), np.zeros(())),
+            float(sum(c * c * each.variance[s] for c, each in zip(shares, parts, strict=True))),
+        )
+        for s in sets
+    ]
+    return MeasuredTables.nothing(parts[0].domain).joined(told).counted()
+
+
+def added(parts: Sequence[MeasuredTables]) -> MeasuredTables:
+    """The noisy tables of different records as those of all."""
+    domain = parts[0].domain
+    total = sum(float(each.interactions[()]) for each in parts)
+    whole = MeasuredTables.rows(domain, total, sum(each.variance[()] for each in parts))
+    told = []
+    for members in dict.fromkeys(s for each in parts for s in each.interactions if s):
+        mine = [each for each in parts if members in each.interactions]
+        cells = sum((each.interactions[members] for each in mine), np.zeros(()))
+        variance = sum(each.variance[members] for each in mine)
+        here = sum(each.total for each in mine)
+        if (rest := max(0.0, whole.total - here)) and len(mine) < len(parts):
+            cells, variance = cells * (whole.total / here), variance * (whole.total / here) ** 2
+            variance += rest**2 * (1 / here + 1 / rest) / cells.size
+        told.append(Measured(members, cells, variance))
+    return whole.joined(told)
+
+
+def _added_inside(releases: Sequence[Release]) -> tuple[Measured, ...]:
+    """Sums inside bins, of columns that all releases have measured."""
+    found: dict[Numbers, list[Measured]] = {}
+    for each in releases:
+        for one in each.measured:
+            if isinstance(one.what, Numbers) and one.what.kind == WITHIN:
+                found.setdefault(one.what, []).append(one)
+    return tuple(
+        Measured(what, sum((e.values for e in each), np.zeros(())), sum(e.variance for e in each))
+        for what, each in found.items()
+        if len(each) == len(releases)
+    )
+
+
+def summed(
+    releases: Sequence[Release],
+    calendar: Calendar,
+    *,
+    wanted: Span | None = None,
+    bars: bool = True,
+    progress: Progress | None = None,
+) -> Release:
+    """The release of all periods of several releases, fitted to the sum of what they have measured.
+
+    Of running totals of all periods so far, it is that of the periods that are `wanted`.
+    """
+    domain, rng, tell = releases[0].domain, np.random.default_rng(0), progress or silent
+    if any(each.domain != domain for each in releases):
+        raise DualQueryError("the releases were made with different schemas, and do not add up")
+    spans = [calendar.span(each.certificate["period"]["periods"]) for each in releases]
+    tables = [measured_tables(each) for each in releases]
+    inside: tuple[Measured, ...] = ()
+    if wanted is None:
+        wanted = Span(calendar, min(each.first for each in spans), max(each.last for each in spans))
+        known, inside = added(tables), _added_inside(releases)
+    else:
+        first = spans[0].first
+        known = weighed(tables, shares_of(len(releases), wanted.first - first, wanted.last - first))
+    number = max(1, round(known.total))
+    effort = Effort.of(usual_rows(number))
+    rows = fit_usual(known, effort, rng, partial(tell, "fitting rows to the sum"))
+    if bars:
+
+        def again(other: MeasuredTables, short: Effort) -> Rows:
+            return fit_usual(other, short, rng, no_progress)
+
+        found = with_bars(known, rows, inside, number, effort, rng, tell, again)
+        artefact, replicas, said = found.artefact, found.replicas, found.to_json()
+    else:
+        records = finished_records(Records.from_rows(domain, rows), inside, number, rng)
+        artefact, replicas = SyntheticRecords(records), ()
+        said = {
+            "synthetic_rows": records.rows,
+            "replicas": {"number": 0, "records": number, "seed": 0},
+            "predicted_error": PredictedError(None, None).to_json(),
+        }
+    kept = (*known.kept, *inside)
+    certificate = _certificate(releases, wanted, number, {**said, "measured": listed(domain, kept)})
+    return Release(certificate, domain, artefact, replicas, kept)
+
+
+def _certificate(
+    releases: Sequence[Release], wanted: Span, number: int, found: dict[str, Any]
+) -> Certificate:
+    """A record is in one of the periods, so the dearest release says what it may lose; of running totals, all do."""
+    dearest = max(releases, key=lambda each: float(each.certificate["spent"]["epsilon"])).certificate
+    data = {name: value for name, value in json.loads(dearest.to_json()).items() if name not in _ITS_OWN}
+    seeded = next((each.certificate["entropy"] for each in releases if not each.certificate.private), None)
+    note = (
+        f"fitted to the sum of what the releases of {len(releases)} periods have measured, which is free; the costs "
+        "are those of the dearest of them"
+    )
+    if is_running(releases[0]):
+        note = f"made from {len(releases)} running totals; the costs are those of a record that was in all of them"
+        data |= _cost_of_all(data, len(releases))
+    return Certificate.of(
+        {
+            **data,
+            "created": datetime.now(UTC).isoformat(timespec="seconds"),
+            **({} if seeded is None else {"entropy": seeded}),
+            "records": {"rows": number, "from": RowsFrom.MEASURED.value},
+            **found,
+            "rows_for_people": number,
+            "period": {**data["period"], "periods": str(wanted)},
+            "notes": [note],
+            "files": {},
+        }
+    )
+
+
+def _cost_of_all(data: dict[str, Any], number: int) -> dict[str, Any]:
+    """What so many running totals, each as dear as this one, cost a record of the first period."""
+    weights = RunningSpan(Calendar("period", "day"), 0, number - 1, PARTS).weights().values()
+    factor, delta = Fraction(sum(w * w for w in weights), PARTS**2), data["budget"]["delta"]
+    cap = Budget(data["budget"]["epsilon"], delta, Neighbours.IN_PARTS, Accounting.ZCDP)
+    rho = Fraction(rho_cap(cap), UNITS) * factor
+    epsilon = epsilon_of(rho, delta=delta)
+    return {
+        "budget": {**data["budget"], "epsilon": epsilon},
+        "spent": {"epsilon": epsilon, "delta": delta, "rho": f"{math.ceil(rho * UNITS) / UNITS:.12f}"},
+        "several": {k: epsilon_of(rho * int(k) ** 2, delta=delta) for k in data["several"]},
+    }
