@@ -4,6 +4,7 @@
     [table]                             # what is true of all rows: unit, long, encoding, drop_rows_containing, period
     [[attribute]]                       # a column (`table.columns`, `table.numbers`, `table.dates`)
     [[rule]]                            # what a record can be (`table.domain`)
+    [[table]]                           # of a database one for each of its tables (`table.database`)
 
 docs/schema.md has all the keys, with an example of each.
 
@@ -90,6 +91,10 @@ class Schema:
     within: Span | None = None  # the periods whose records are read; None: all records
 
     def __post_init__(self) -> None:
+        if self.domain.inner and self.unit is not None:
+            raise SchemaError(
+                f"a database protects the rows that 'protect' names; remove the unit '{self.unit}'"
+            )
         check_unit(self.domain, self.unit, long=self.long, drops_rows=self.drops_rows)
         if self.drops_rows and self.domain.kind != "records":
             raise SchemaError(
@@ -218,8 +223,12 @@ def _schema(document: Mapping[str, Any], folder: Path | None) -> Schema:
     only(document, "the schema", {*KEYS, *kinds})
     draft = optional(document, "the schema", "draft", truth) or False
     table, attributes = document.get("table", {}), document.get("attribute", [])
+    if isinstance(table, list) and kinds == ["database"]:
+        table = {}  # [[table]]: the tables of a database, which are its own to read
     if not isinstance(table, dict):
-        raise SchemaError("'table' must be a section, [table]")
+        raise SchemaError(
+            "'table' must be a section, [table]; several, [[table]], need [database] with 'protect'"
+        )
     if not isinstance(attributes, list) or not all(isinstance(entry, dict) for entry in attributes):
         raise SchemaError("attributes must be sections, each under [[attribute]]")
     only(table, "[table]", {"drop_rows_containing", "unit", "long", "encoding", "period", "calendar"})
@@ -256,6 +265,8 @@ def _of_kind(
     if not isinstance(section, dict):
         raise SchemaError(f"'{name}' must be a section, [{name}]")
     domain: type[Domain] = KINDS[name].domain
+    if isinstance(document.get("table"), list):
+        section = {**section, "table": document["table"]}
     return domain.read(section, columns, folder)
 
 
