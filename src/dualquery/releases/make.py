@@ -13,14 +13,14 @@ from typing import Any
 
 from dualquery.counting.counter import Counter, MemoryCounter
 from dualquery.counting.opening import machines_of, open_counter
-from dualquery.errors import DataError, DualQueryError, SchemaError
+from dualquery.errors import BudgetError, DataError, DualQueryError, SchemaError
 from dualquery.ledger.book import Place, PrepaidLedger, ledger_of
 from dualquery.mechanisms.error_bars import MOST_SEEDS, Draw, made_replicas
 from dualquery.mechanisms.outcomes import finished
 from dualquery.privacy.budget import Budget
 from dualquery.privacy.curator import Curator
 from dualquery.privacy.ledger import Ledger
-from dualquery.privacy.neighbours import Neighbours
+from dualquery.privacy.neighbours import PARTS, Neighbours
 from dualquery.queries.rules import check_rules
 from dualquery.randomness import entropy_from
 from dualquery.releases.acceptance import GivenAcceptance, Wanted, doubts
@@ -55,7 +55,7 @@ from dualquery.releases.priors import public_rows
 from dualquery.releases.release import Release, records_of
 from dualquery.table.domain import Domain
 from dualquery.table.linking import AnyDatabase
-from dualquery.table.periods import Span
+from dualquery.table.periods import RunningSpan, Span
 from dualquery.table.reading import AnyTable
 from dualquery.table.records import Records
 from dualquery.table.schema import Schema
@@ -222,6 +222,7 @@ def counting(
 ) -> Counter:
     """Whoever counts the records, of each person no more than these neighbours allow for: they stay neighbours."""
     refuse_dropping(schema, neighbours)
+    refuse_parts(schema, neighbours)
     progress = partial(tell, "counting")
     if isinstance(table, Records):
         table = MemoryCounter(table, progress=progress)
@@ -261,6 +262,13 @@ def refuse_dropping(schema: Schema, neighbours: Neighbours) -> None:
             "records is public between these neighbours; declare a value for what is missing, or release with "
             "--neighbours add-remove"
         )
+
+
+def refuse_parts(schema: Schema, neighbours: Neighbours) -> None:
+    """A record of a running span counts as many times as its period says, which other neighbours do not know."""
+    within = schema.within
+    if isinstance(within, RunningSpan) and (neighbours != Neighbours.IN_PARTS or within.whole > PARTS):
+        raise BudgetError("a record of a running span counts in parts; release it through a Series")
 
 
 def public_schema(
