@@ -2,6 +2,7 @@
 
     [database]
     protect = "household"               # the table whose rows are protected, each with all that hangs on it
+    encoding = "latin-1"                # optional: of text files that are not UTF-8
 
     [[table]]
     name = "household"
@@ -143,7 +144,7 @@ class Database(Domain):
 
     @classmethod
     def read(cls, section: Mapping[str, Any], columns: tuple[Column, ...], folder: Path | None) -> Database:
-        only(section, "[database]", {"protect", "table"})
+        only(section, "[database]", {"protect", "encoding", "table"})
         protect = required(section, "[database]", "protect", text)
         if columns:
             raise SchemaError(
