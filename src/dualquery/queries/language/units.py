@@ -34,7 +34,9 @@ from dualquery.table.database import Database
 from dualquery.table.domain import Column, Domain
 
 QUANTIFIERS = ("any", "all", "count")
-Asked = tuple[Query, tuple[Counted, ...]]  # over the attributes of the units and behind them these numbers
+AskedOfUnits = tuple[
+    Query, tuple[Counted, ...]
+]  # over the attributes of the units and behind them these numbers
 
 
 class RowReader(Reader):
@@ -90,7 +92,7 @@ class UnitReader(Reader):
         for column in database.columns:
             self._positions.setdefault(f"{database.root.name}.{column.name}", self._positions[column.name])
 
-    def asked(self, text: str, place: str) -> Asked:
+    def asked(self, text: str, place: str) -> AskedOfUnits:
         """The query that a text asks, and the numbers of rows that it is about."""
         self._counted = {}
         query = self.read(text, place=place)
@@ -230,7 +232,7 @@ def rows_groups_of(
 
 def any_of(database: Database, k: int) -> Workload:
     """any(…) of every combination of values of k attributes of one row, for every child table."""
-    asked: list[Asked] = []
+    asked: list[AskedOfUnits] = []
     for child in database.children:
         domain, first = database.view_domain(child.name), database.width
         for members in combinations(range(first, domain.width), k):
