@@ -83,7 +83,9 @@ def test_a_database_is_the_domain_of_its_units() -> None:
 
 def test_a_schema_comes_back_as_it_was_written() -> None:
     schema = parse_schema(WHOLE, origin="schema")
-    assert parse_schema(schema_text(schema), origin="schema") == schema
+    for written in (WHOLE, WHOLE.replace("protect", "encoding = 'latin-1'\nprotect", 1)):
+        schema = parse_schema(written, origin="schema")
+        assert parse_schema(schema_text(schema), origin="schema") == schema
 
 
 @pytest.mark.parametrize("least", [0, 1, 3])
