@@ -38,6 +38,7 @@ NAMES = (
     "coverage",
     "without_floor",
     "priors",
+    "series",
     "learning",
     "online",
     "mirror",

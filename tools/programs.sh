@@ -5,7 +5,7 @@ wanted=""
 ls /usr/lib/postgresql/*/bin/initdb >/dev/null 2>&1 || wanted="$wanted postgresql"
 command -v chromium >/dev/null || wanted="$wanted chromium"
 [ -n "$JAVA_HOME" ] || command -v java >/dev/null || wanted="$wanted openjdk-17-jre-headless"
-command -v cc >/dev/null || wanted="$wanted gcc libc6-dev"
+command -v g++ >/dev/null || wanted="$wanted g++"
 [ -z "$wanted" ] && exit 0
 echo "Tests start programs that are not here:$wanted. Trying to install them."
 if [ "$(id -u)" = 0 ] && command -v apt-get >/dev/null && apt-get update -qq &&

@@ -13,6 +13,7 @@ from typing import Any
 from dualquery.table.columns import KEYS
 from dualquery.table.dates import PERIODS
 from dualquery.table.numbers import Spread
+from dualquery.table.periods import CALENDARS
 
 TEXT = {"type": "string"}
 TEXTS = {"type": "array", "items": TEXT}
@@ -77,6 +78,8 @@ def json_schema() -> dict[str, Any]:
                     "unit": {**TEXT, "description": "The column that says whose record a row is."},
                     "long": {**TRUTH, "description": "Whether a row is one item of a unit."},
                     "encoding": {**TEXT, "description": "The encoding of a text file that is not UTF-8."},
+                    "period": {**TEXT, "description": "The column that says when a record arrived."},
+                    "calendar": {"enum": list(CALENDARS), "description": "How long a period is."},
                 }
             ),
             "attribute": {

@@ -151,6 +151,10 @@ def test_refusals_of_the_command_line(folder: Path, capsys: pytest.CaptureFixtur
             ["append", str(folder / "s"), str(folder / "far.csv"), *common, "--period", "2024-Q1"],
             "longer than a quarter",
         ),
+        (
+            ["append", str(folder / "s"), str(folder / "v.csv"), *common[:6], "--period", "2024-Q1"],
+            "Give --delta",
+        ),
         (["ask", str(folder / "s"), "sex = m"], "is no series"),
         (["ask", str(folder / "s"), "--so-far", "--period", "2024"], "two different questions"),
         (["ask", str(folder / "s")], "no query to answer"),
@@ -264,3 +268,65 @@ def test_eight_processes_killed_while_they_append(folder: Path) -> None:
 @pytest.mark.long
 def test_two_processes_append_at_once(folder: Path) -> None:
     assert killed(folder, ["2024-Q1", "2024-Q2"], seed=0) == {"charged": 2, "drawn": 2, "released": 2}
+
+
+PERSONS = """
+[table]
+unit = "who"
+period = "received"
+calendar = "quarter"
+
+[[attribute]]
+name = "sex"
+values = ["f", "m"]
+
+[[attribute]]
+name = "region"
+values = ["a", "b", "c"]
+"""
+
+
+def test_a_person_pays_for_each_of_the_periods_that_are_added_up(tmp_path: Path) -> None:
+    """Of a person K records count in each period, so that a sum of two periods holds 2 K of them."""
+    rng = np.random.default_rng(0)
+    rows = [
+        f"p{rng.integers(400)},2024-{month:02}-15,{'fm'[int(rng.integers(2))]},{'abc'[int(rng.integers(3))]}"
+        for month in (2, 5)
+        for _ in range(1_500)
+    ]
+    (tmp_path / "v.csv").write_text("who,received,sex,region\n" + "\n".join(rows) + "\n")
+    (tmp_path / "schema.toml").write_text(PERSONS)
+    persons = Neighbours.named("person-add-remove", 2)
+    create(
+        tmp_path / "v.ledger",
+        name="v",
+        epsilon=9,
+        delta=1e-6,
+        neighbours=persons,
+        calendar=Calendar("received", "quarter"),
+        periods_per_person=2,
+    )
+    series, budget = of(tmp_path), Budget(3, 1e-6, persons)
+    for period in ("2024-Q1", "2024-Q2"):
+        series.append(tmp_path / "v.csv", budget, period=period, **FAST)
+    book = Books(tmp_path / "v.ledger").read().book
+    both = series.so_far(bars=False).certificate
+    assert both["spent"]["epsilon"] == pytest.approx(book.epsilon_spent, rel=1e-6)
+    assert both["spent"]["epsilon"] > 4
+    assert both["budget"]["epsilon"] >= both["spent"]["epsilon"]
+    assert both["several"]["2"] >= 2 * both["spent"]["epsilon"]
+    assert "each of 2 periods" in both["budget"]["neighbours_words"]
+    series.so_far(bars=False).save(tmp_path / "both")
+    assert verify(tmp_path / "both").recounted.epsilon <= both["spent"]["epsilon"]
+    assert series.between("2024-Q1", bars=False).certificate["spent"]["epsilon"] <= 3
+
+
+def test_periods_of_a_series_come_one_by_one_and_count_once(folder: Path) -> None:
+    series = of(folder)
+    with pytest.raises(DataError, match="one by one"):
+        series.append(folder / "v.csv", BUDGET, period="2024-Q1..2024-Q2", **FAST)
+    assert Books(folder / "v.ledger").read().charges == ()
+    series.append(folder / "v.csv", BUDGET, period="2024-Q1", **FAST)
+    made = dualquery.Release.load(folder / "series" / "2024-Q1")
+    with pytest.raises(DualQueryError, match="the same period"):
+        room.summed([made, made], Calendar("received", "quarter"))

@@ -77,12 +77,12 @@ def plan(
     dualquery plan --schema schema.toml --records 30162 --error 0.001 --order 2
     ```
     """
-    if (records is None) == (expected_records is None):
-        raise typer.BadParameter("say how many records the table has: --records, or --expected-records.")
     if (queries is None) == (order is None):
         raise typer.BadParameter(
             "say what is asked: --queries SPEC, or --order K for all tables of K columns."
         )
+    if (records is None) == (expected_records is None):
+        raise typer.BadParameter("say how many records the table has: --records, or --expected-records.")
     if epsilon is None and error is None:
         raise typer.BadParameter("say what may be spent, --epsilon, or which mean error is wanted, --error.")
     number = records or expected_records or 0

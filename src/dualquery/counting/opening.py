@@ -33,6 +33,7 @@ from dualquery.queries.kept_columns import MOST_BYTES, KeptColumns
 from dualquery.queries.lists import Lists
 from dualquery.queries.tables import Tables
 from dualquery.table.encoding import encode, record_blocks
+from dualquery.table.linking import AnyDatabase, one_table
 from dualquery.table.periods import RunningSpan, Span
 from dualquery.table.reading import AnyTable, source_of
 from dualquery.table.records import BitItems, Records, SparseItems, as_lists
@@ -45,7 +46,7 @@ BYTES_A_CELL = 24  # of a block: as it is read, encoded, and counted
 
 
 def open_counter(
-    source: AnyTable,
+    source: AnyTable | AnyDatabase,
     schema: Schema,
     *,
     records_per_person: int | None = None,
@@ -81,7 +82,7 @@ def open_counter(
 
 
 def _opened(
-    source: AnyTable,
+    source: AnyTable | AnyDatabase,
     schema: Schema,
     *,
     records_per_person: int | None,
@@ -90,10 +91,14 @@ def _opened(
     tell: Progress,
     progress: Done,
 ) -> Counter:
+    if schema.domain.inner:  # of a database: its tables are read at once
+        units = encode(source, schema, records_per_person=records_per_person)
+        return MemoryCounter(units, engine=engine, progress=progress)
     if is_spark_frame(source):
         return SparkCounter(
             source, schema, records_per_person=records_per_person, engine=engine or CPU, progress=progress
         )
+    source = one_table(source)
     limit = MEMORY if memory is None else memory
     needed = source_of(source).memory(source)
     tell("reading the table", 0, 1)

@@ -382,7 +382,7 @@ _MEANING = {
 
 
 def _schema_text(domain: Domain) -> str:
-    columns = []
+    columns: list[list[object]] = [[name, _schema_text(inner)] for name, inner in domain.inner]
     for column in domain.columns:
         fields = {key: value for key, value in asdict(column).items() if key in _MEANING}
         if "edges" in fields:

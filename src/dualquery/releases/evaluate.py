@@ -109,7 +109,7 @@ def evaluate(
     per_table: list[Reals] = []
     worst: list[tuple[float, int, float, float]] = []
     begin = 0
-    counter = _counter(table, release.certificate.schema, progress)
+    counter = _counter(table, release.certificate.schema_read, progress)
     parts = (
         part for group in asked.groups for part in group.in_parts(_CELLS_AT_ONCE)
     )  # memory stays bounded

@@ -193,7 +193,7 @@ class Series:
         if self._known is not None:
             return self._next_known(period, self._known)
         if period is not None:
-            return self._calendar.span(period)
+            return _single(self._calendar.span(period))
         charged = Books(ledger).read(self._dataset).costs
         ends = [max(each.parts) for each in charged if each.parts] + [each.last for each in self._spans()]
         if not ends:
@@ -206,8 +206,8 @@ class Series:
         named = None if period is None else self._calendar.span(period)
         if not there and named is None:
             raise DataError("name the first period of the series, like 2024-Q1")
-        if named is not None and named.length > 1:
-            raise DataError("with a known number of periods they come one by one; name a single one")
+        if named is not None:
+            _single(named)
         first = there[0].first if there else named.first if named is not None else 0
         last = there[-1].last + 1 if there else first
         if named is not None and named.last != last:
@@ -215,6 +215,12 @@ class Series:
         if last - first >= number:
             raise DataError(f"this series has {number} periods, and all have been released; begin another")
         return RunningSpan(self._calendar, first, last, PARTS)
+
+
+def _single(span: Span) -> Span:
+    if span.length > 1:
+        raise DataError(f"the periods of a series come one by one; name a single {span.calendar.by}")
+    return span
 
 
 def step_budget(budget: Budget, periods: int) -> Budget:

@@ -30,7 +30,7 @@ from dualquery.mechanisms.artefact import SyntheticRecords, usual_rows
 from dualquery.mechanisms.outcomes import finished_records
 from dualquery.privacy.accounting import rho_cap
 from dualquery.privacy.budget import Accounting, Budget
-from dualquery.privacy.conversion import UNITS, epsilon_of
+from dualquery.privacy.conversion import UNITS, epsilon_of, rho_units_of
 from dualquery.privacy.neighbours import PARTS, Neighbours
 from dualquery.releases.certificate import Certificate, PredictedError, RowsFrom
 from dualquery.releases.measurements import listed
@@ -122,6 +122,10 @@ def summed(
     if any(each.domain != domain for each in releases):
         raise DualQueryError("the releases were made with different schemas, and do not add up")
     spans = [calendar.span(each.certificate["period"]["periods"]) for each in releases]
+    if wanted is None and len({c for each in spans for c in each.parts(1)}) < sum(
+        each.length for each in spans
+    ):
+        raise DualQueryError("two of the releases read the same period, whose records would count twice")
     tables = [measured_tables(each) for each in releases]
     inside: tuple[Measured, ...] = ()
     if wanted is None:
@@ -156,7 +160,10 @@ def summed(
 def _certificate(
     releases: Sequence[Release], wanted: Span, number: int, found: dict[str, Any]
 ) -> Certificate:
-    """A record is in one of the periods, so the dearest release says what it may lose; of running totals, all do."""
+    """A record is in one of the periods, so the dearest release says what it may lose; of running totals, all do.
+
+    A person may have had records in each of the periods, and pays for all of them.
+    """
     dearest = max(releases, key=lambda each: float(each.certificate["spent"]["epsilon"])).certificate
     data = {name: value for name, value in json.loads(dearest.to_json()).items() if name not in _ITS_OWN}
     seeded = next((each.certificate["entropy"] for each in releases if not each.certificate.private), None)
@@ -167,6 +174,12 @@ def _certificate(
     if is_running(releases[0]):
         note = f"made from {len(releases)} running totals; the costs are those of a record that was in all of them"
         data |= _cost_of_all(data, len(releases))
+    elif len(releases) > 1 and data["budget"]["records_per_person"] is not None:
+        note = (
+            f"fitted to the sum of what the releases of {len(releases)} periods have measured; a person may have had "
+            "records in each of them, so their costs add up"
+        )
+        data |= _cost_of_person([each.certificate for each in releases])
     return Certificate.of(
         {
             **data,
@@ -187,10 +200,33 @@ def _cost_of_all(data: dict[str, Any], number: int) -> dict[str, Any]:
     weights = RunningSpan(Calendar("period", "day"), 0, number - 1, PARTS).weights().values()
     factor, delta = Fraction(sum(w * w for w in weights), PARTS**2), data["budget"]["delta"]
     cap = Budget(data["budget"]["epsilon"], delta, Neighbours.IN_PARTS, Accounting.ZCDP)
-    rho = Fraction(rho_cap(cap), UNITS) * factor
+    return _of_rho(data, Fraction(rho_cap(cap), UNITS) * factor, delta)
+
+
+def _cost_of_person(told: Sequence[Certificate]) -> dict[str, Any]:
+    """What releases of several periods cost a person of whom each has read up to K records: all of them together."""
+    data = told[0].plain()
+    told_alike = {
+        (each["budget"]["accounting"], each["budget"]["neighbours"], each["budget"]["records_per_person"])
+        for each in told
+    }
+    if len(told_alike) > 1 or data["budget"]["accounting"] != Accounting.ZCDP.value:
+        raise DualQueryError(
+            "what releases cost a person adds up where all of them were accounted by zcdp, for so many records each"
+        )
+    rho = sum((Fraction(each["spent"]["rho"]) for each in told), Fraction(0))
+    found = _of_rho(data, rho, max(each["budget"]["delta"] for each in told))
+    found["budget"]["neighbours_words"] += f"; so many in each of {len(told)} periods"
+    return {**found, "events": [event for each in told for event in each.plain()["events"]]}
+
+
+def _of_rho(data: dict[str, Any], rho: Fraction, delta: float) -> dict[str, Any]:
+    """A promise of ρ, as a certificate writes it."""
     epsilon = epsilon_of(rho, delta=delta)
+    while rho_units_of(epsilon=epsilon, delta=delta) < rho * UNITS:
+        epsilon *= 1 + 1e-12
     return {
-        "budget": {**data["budget"], "epsilon": epsilon},
+        "budget": {**data["budget"], "epsilon": epsilon, "delta": delta},
         "spent": {"epsilon": epsilon, "delta": delta, "rho": f"{math.ceil(rho * UNITS) / UNITS:.12f}"},
         "several": {k: epsilon_of(rho * int(k) ** 2, delta=delta) for k in data["several"]},
     }

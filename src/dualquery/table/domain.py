@@ -223,6 +223,11 @@ class Domain:
         return [write(column) for column in self.columns]
 
     @property
+    def inner(self) -> tuple[tuple[str, Domain], ...]:
+        """The tables whose rows hang on a record, by name (`table.database`)."""
+        return ()
+
+    @property
     def unit_columns(self) -> tuple[str, ...]:
         """Columns that may be the unit although they are released: whose records they say is public."""
         return ()

@@ -1,0 +1,235 @@
+"""Schemas of databases: what they say, and one sentence for each thing that can be wrong with them."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+from dualquery.errors import DataError, SchemaError
+from dualquery.kinds.database import DATABASE
+from dualquery.queries.group import Digest
+from dualquery.registry import KINDS
+from dualquery.table.columns import Categorical
+from dualquery.table.database import Database, Linked
+from dualquery.table.records import Records
+from dualquery.table.schema import Schema, parse_schema, schema_text
+from dualquery.table.units import Units, units_of
+
+WHOLE = """
+[about]
+dataset = "a toy"
+
+[database]
+protect = "household"
+
+[[table]]
+name = "household"
+key = "hh"
+[[table.attribute]]
+name = "region"
+values = ["East", "West"]
+
+[[table]]
+name = "person"
+parent = "household"
+link = "home"
+at_most = 3
+at_least = 1
+key = "pid"
+[[table.attribute]]
+name = "age"
+low = 0
+high = 100
+bins = 4
+[[table.attribute]]
+name = "sex"
+values = ["f", "m"]
+
+[[table]]
+name = "car"
+parent = "household"
+at_most = 20
+[[table.attribute]]
+name = "fuel"
+values = ["petrol", "power"]
+"""
+
+
+@pytest.fixture(autouse=True)
+def known(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(KINDS._values, "database", DATABASE)
+
+
+def whole() -> Database:
+    domain = parse_schema(WHOLE, origin="schema").domain
+    assert isinstance(domain, Database)
+    return domain
+
+
+def test_a_database_is_the_domain_of_its_units() -> None:
+    domain = whole()
+    assert list(domain.names()) == ["region", "person", "car"]
+    assert domain.labels(1) == ("1", "2", "3")
+    assert [domain.child(name).link for name in ("person", "car")] == ["home", "hh"]
+    assert list(domain.view_domain("person").names()) == [
+        "region",
+        "person",
+        "car",
+        "person.age",
+        "person.sex",
+    ]
+    assert list(domain.pair_domain("car").names())[3:] == ["car.fuel", "other car.fuel"]
+
+
+def test_a_schema_comes_back_as_it_was_written() -> None:
+    schema = parse_schema(WHOLE, origin="schema")
+    for written in (WHOLE, WHOLE.replace("protect", "encoding = 'latin-1'\nprotect", 1)):
+        schema = parse_schema(written, origin="schema")
+        assert parse_schema(schema_text(schema), origin="schema") == schema
+
+
+@pytest.mark.parametrize("least", [0, 1, 3])
+@pytest.mark.parametrize("most", [3, 12, 13, 15, 16, 40])
+def test_every_size_has_one_class(least: int, most: int) -> None:
+    table = Linked("person", (Categorical("sex", ("f", "m")),), parent="h", at_most=most, at_least=least)
+    sizes = np.arange(least, most + 1)
+    codes = table.size_codes(sizes)
+    assert codes[0] == 0
+    assert set(np.diff(codes).tolist()) <= {0, 1}
+    assert codes[-1] == len(table.size.labels) - 1
+    for code in range(len(table.size.labels)):
+        assert list(table.sizes_in(code)) == sizes[codes == code].tolist()
+    if most > 15 and least == 1:
+        assert [len(table.sizes_in(code)) for code in range(8)] == [1, 1, 1, 1, 2, 3, 5, most - 14]
+
+
+def test_databases_that_differ_in_a_child_are_asked_different_things() -> None:
+    def digest(text: str) -> str:
+        found = Digest()
+        found.add_domain(parse_schema(text, origin="schema").domain)
+        return found.hexdigest()
+
+    assert digest(WHOLE) == digest(WHOLE.replace('"a toy"', '"another"'))
+    assert digest(WHOLE) != digest(WHOLE.replace('"petrol"', '"gas"'))
+
+
+FAULTS = {
+    "circle": (
+        'name = "person"\nparent = "household"',
+        'name = "person"\nparent = "car"',
+        "hangs on 'car', which hangs on 'household'",
+    ),
+    "root with a parent": (
+        'name = "household"\nkey = "hh"',
+        'name = "household"\nparent = "person"\nat_most = 1\nkey = "hh"',
+        "in a circle, household → person → household",
+    ),
+    "unknown parent": (
+        'name = "car"\nparent = "household"',
+        'name = "car"\nparent = "home"',
+        "no [[table]] is named 'home'",
+    ),
+    "no at_most": ("at_most = 20\n", "", "table 'car' needs 'at_most'"),
+    "does not lead to the root": (
+        'name = "car"\nparent = "household"\nat_most = 20',
+        'name = "car"',
+        "table 'car' does not lead to 'household'",
+    ),
+    "two parents": (
+        'name = "car"\nparent = "household"',
+        'name = "car"\nparent = ["household", "person"]',
+        "names several parents",
+    ),
+    "unknown protected table": ('protect = "household"', 'protect = "home"', "no [[table]] has that name"),
+    "nothing protected": ('protect = "household"', "", "[database] has no 'protect'"),
+    "two of one name": ('name = "car"', 'name = "person"', "two tables are named 'person'"),
+    "no key": ('key = "hh"', "", "table 'household' needs 'key'"),
+    "key released": ('name = "sex"', 'name = "home"', "'home' is both a key and an attribute"),
+    "no attribute": ('[[table.attribute]]\nname = "fuel"\nvalues = ["petrol", "power"]', "", "has no attribute"),
+    "misspelt key": ("at_least = 1", "atleast = 1", "key 'atleast' that means nothing"),
+    "sizes that cross": ("at_least = 1", "at_least = 4", "'at_least' from 0 to that"),
+    "none at most": ("at_most = 20", "at_most = 0", "'at_most' from 1 to"),
+    "at_most of the root": ('key = "hh"', 'key = "hh"\nat_most = 3', "has 'at_most' and no parent"),
+    "name no identifier": ('name = "car"', 'name = "a car"', "letters, digits and underscores"),
+    "a word of questions": ('name = "car"', 'name = "any"', "none of all, any, count"),
+    "blank key": ('key = "hh"', 'key = " "', "'key' must be a name"),
+    "column of the root named like a child": ('name = "region"', 'name = "car"', "'car' stands twice"),
+    "column of the root named like one of a child": (
+        'name = "region"',
+        'name = "person.age"',
+        "'person.age' stands twice",
+    ),
+    "column twice": ('name = "sex"', 'name = "age"', "table 'person': attribute 'age' stands twice"),
+    "values twice": ('values = ["f", "m"]', 'values = ["f", "f"]', "table 'person': attribute 'sex' lists"),
+    "items": ('name = "sex"\nvalues = ["f", "m"]', 'name = "sex"\ncount = 3', "is a block of items"),
+    "attribute of no table": ("[about]", '[[attribute]]\nname = "x"\nvalues = ["1"]\n[about]', "[[table.attribute]]"),
+    "rules": ("[about]", '[[rule]]\nsays = "never sex = f"\n[about]', "rules are for tables of attributes"),
+    "no section database": ('[database]\nprotect = "household"', "", "need [database] with 'protect'"),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("fault", FAULTS)
+def test_a_fault_of_a_schema_is_one_sentence(fault: str) -> None:
+    right, wrong, said = FAULTS[fault]
+    assert WHOLE.count(right) == 1, "the fault is made in one place"
+    with pytest.raises(SchemaError) as refused:
+        parse_schema(WHOLE.replace(right, wrong), origin="the schema")
+    assert said in str(refused.value)
+    assert "\n" not in str(refused.value)
+
+
+def test_one_table_is_no_database() -> None:
+    alone = WHOLE[: WHOLE.index('[[table]]\nname = "person"')]
+    with pytest.raises(SchemaError, match="has one table"):
+        parse_schema(alone, origin="the schema")
+
+
+def test_a_unit_or_a_dropping_rule_beside_a_database_is_refused() -> None:
+    for wrong in (
+        {"unit": "hh"},
+        {"drop_rows_containing": "?"},
+    ):
+        with pytest.raises(SchemaError):
+            Schema(whole(), **wrong)  # type: ignore[arg-type]
+
+
+def toy() -> Units:
+    return units_of(
+        whole(),
+        np.array([[0], [1], [1]]),
+        [
+            (np.array([2, 1, 3]), np.array([[0, 0], [1, 1], [3, 0], [2, 1], [2, 0], [0, 1]])),
+            (np.array([0, 1, 0]), np.array([[1]])),
+        ],
+    )
+
+
+def test_units_know_their_sizes() -> None:
+    units = toy()
+    assert units.to_rows().tolist() == [[0, 1, 0], [1, 0, 1], [1, 2, 0]]
+    assert units.members[0].owner.tolist() == [0, 0, 1, 2, 2, 2]
+    assert isinstance(units, Records)
+
+
+def test_taking_and_joining_units_keeps_their_rows() -> None:
+    units = toy()
+    some = units.take(np.array([2, 0]))
+    assert some.members[0].records.to_rows().tolist() == [[2, 1], [2, 0], [0, 1], [0, 0], [1, 1]]
+    assert some.members[1].sizes.tolist() == [0, 0]
+    both = some.with_more(units.take(np.array([1])))
+    assert both.members[0].owner.tolist() == [0, 0, 0, 1, 1, 2]
+    assert both.members[1].sizes.tolist() == [0, 0, 1]
+    assert both.take(np.array([1, 2, 0])).to_rows().tolist() == units.to_rows().tolist()
+
+
+def test_units_beyond_the_schema_are_refused() -> None:
+    with pytest.raises(DataError, match="fewer or more rows of table 'person'"):
+        units_of(
+            whole(),
+            np.array([[0]]),
+            [(np.array([0]), np.empty((0, 2), np.int64)), (np.array([0]), np.empty((0, 1), np.int64))],
+        )
+    units = toy()
+    wrong = (units.columns[0], units.columns[1][::-1], units.columns[2])
+    with pytest.raises(DataError, match="not what the units say"):
+        Units(units.domain, units.rows, wrong, members=units.members)
