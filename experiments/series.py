@@ -44,9 +44,10 @@ LOOKS = {
 
 @lru_cache(maxsize=4)
 def months_of(data: Data, drift: str, months: int, rows: int, seed: int) -> tuple[Records, ...]:
-    """Adult in so many parts.
+    """Adult in so many parts: young people come sooner, by as much as the drift says.
 
-    A record of age rank a ∈ [0, 1] comes at t ∈ [0, 1] with density 1 + d (2a − 1)(2t − 1). So young people come sooner, by as much as the drift d says, and no month differs from the next more than others.
+    A record of age rank a ∈ [0, 1] comes at t ∈ [0, 1] with density 1 + d (2a − 1)(2t − 1), so that no month differs
+    from the next more than others do.
     """
     whole, rng = kept(data, "adult"), np.random.default_rng(seed)
     place = [column.name for column in whole.domain.columns].index("age")
