@@ -151,6 +151,10 @@ def test_refusals_of_the_command_line(folder: Path, capsys: pytest.CaptureFixtur
             ["append", str(folder / "s"), str(folder / "far.csv"), *common, "--period", "2024-Q1"],
             "longer than a quarter",
         ),
+        (
+            ["append", str(folder / "s"), str(folder / "v.csv"), *common[:6], "--period", "2024-Q1"],
+            "Give --delta",
+        ),
         (["ask", str(folder / "s"), "sex = m"], "is no series"),
         (["ask", str(folder / "s"), "--so-far", "--period", "2024"], "two different questions"),
         (["ask", str(folder / "s")], "no query to answer"),

@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 from dualquery.kinds.kind import Kind
-from dualquery.queries.families import QUERIES
+from dualquery.queries.language.units import UNITS
 from dualquery.table.database import Database
 
 DATABASE = Kind(
     domain=Database,
-    grammar=QUERIES,
+    grammar=UNITS,
     prefers=lambda task: (("linked", "Chosen because it gives tables back whose keys hold."),),
     record="unit",
     records="units",

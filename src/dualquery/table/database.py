@@ -133,13 +133,20 @@ class Database(Domain):
 
     def view_domain(self, child: str) -> Domain:
         """What is known of one row of a child table: all of its unit, and its own attributes."""
-        return Domain((*self.columns, *_renamed(self.child(child), child)))
+        found = self.child(child)
+        return Domain((*self._beside(found), *_renamed(found, child)))
 
     def pair_domain(self, child: str) -> Domain:
         """What is known of two rows of a unit: all of it, the attributes of one row, and those of the other."""
         found = self.child(child)
-        return Domain(
-            (*self.columns, *_renamed(found, child), *_renamed(found, f"other {child}")),
+        return Domain((*self._beside(found), *_renamed(found, child), *_renamed(found, f"other {child}")))
+
+    def _beside(self, child: Linked) -> tuple[Column, ...]:
+        """The columns of a unit; one that has the name of a column of the child table is told apart by its table."""
+        own = {column.name for column in child.columns}
+        return tuple(
+            replace(column, name=f"{self.root.name}.{column.name}") if column.name in own else column
+            for column in self.columns
         )
 
     @classmethod

@@ -10,7 +10,7 @@ from numpy.typing import NDArray
 
 from dualquery.errors import DataError
 from dualquery.table.database import Database, starts_of
-from dualquery.table.records import Codes, ColumnCodes, Records, smallest_type
+from dualquery.table.records import Codes, ColumnCodes, Records, smallest_type, taken
 from dualquery.types import Integers
 
 
@@ -77,6 +77,12 @@ class Units(Records):
     def database(self) -> Database:
         assert isinstance(self.domain, Database)
         return self.domain
+
+    def joined(self, child: str) -> Records:
+        """Every row of a child table with what is known of its unit (`Database.view_domain`)."""
+        members = self.members[self.database.place(child)]
+        columns = (*taken(self.columns, members.owner), *members.records.columns)
+        return Records(self.database.view_domain(child), members.records.rows, columns)
 
     @property
     def bytes(self) -> int:
