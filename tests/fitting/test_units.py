@@ -46,7 +46,8 @@ def random_units(database: Database, number: int, rng: np.random.Generator, alik
         rows = rng.integers(0, child.domain.sizes, (int(sizes.sum()), child.domain.width))
         owner = np.repeat(np.arange(number), sizes)
         same = rng.random(len(rows)) < alike
-        rows[same, 0] = own[owner[same], 0] % int(child.domain.sizes[0])
+        if own.shape[1]:
+            rows[same, 0] = own[owner[same], 0] % int(child.domain.sizes[0])
         tables.append((sizes, rows))
     return units_of(database, own, tables)
 

@@ -99,7 +99,7 @@ class Layout(NamedTuple):
     most: Integers  # k at most, by child table
 
 
-class Held(NamedTuple):
+class UnitCodes(NamedTuple):
     """The units: codes of their own attributes, of all rows of all child tables, and where the rows of each begin."""
 
     units: NDArray[np.int32]
@@ -107,7 +107,7 @@ class Held(NamedTuple):
     begin: Integers  # by child table
 
 
-class Found(NamedTuple):
+class FlatRecords(NamedTuple):
     """Flat records that hold something: their cell, the step of the attribute that moves, how much their residual
     counts, and how much they themselves weigh in it."""
 
@@ -140,17 +140,17 @@ def fit_units(
     return units_from(start, held)
 
 
-def held_of(units: Units) -> Held:
+def held_of(units: Units) -> UnitCodes:
     columns = [np.asarray(codes, np.int32) for codes in units.columns]
     rows = [each.records.to_rows().astype(np.int32) for each in units.members]
     widest = max(each.shape[1] for each in rows)
     rows = [np.pad(each, ((0, 0), (0, widest - each.shape[1]))) for each in rows]
     before = np.cumsum([0, *(len(each) for each in rows)])
     begin = np.stack([each.start + at for each, at in zip(units.members, before, strict=False)])
-    return Held(np.stack(columns, axis=1), np.concatenate(rows), begin)
+    return UnitCodes(np.stack(columns, axis=1), np.concatenate(rows), begin)
 
 
-def units_from(start: Units, held: Held) -> Units:
+def units_from(start: Units, held: UnitCodes) -> Units:
     """The units again; their numbers of rows are those of the start."""
     members = []
     for number, each in enumerate(start.members):
@@ -244,13 +244,13 @@ def _with(
     return np.flatnonzero(held.any(axis=1) & some)
 
 
-def room_for(layout: Layout, held: Held) -> Found:
+def room_for(layout: Layout, held: UnitCodes) -> FlatRecords:
     """For the flat records of all tables with one unit, or with two rows before and after a swap."""
     most = int(np.diff(held.begin, axis=1).max())
     paired = min(most, MOST_PAIRED)
     room = 4 * (len(layout.kind) * max(1, most, paired * paired) + 2 * layout.row_sizes.shape[1])
     numbers = np.zeros((2, room), np.int64), np.zeros((2, room))
-    return Found(*numbers[0], *numbers[1])
+    return FlatRecords(*numbers[0], *numbers[1])
 
 
 @njit(cache=True)

@@ -221,7 +221,7 @@ def run(
     full, views = dict(chosen.full or {}), []
     for place, each in enumerate(chosen.children):
         if each.child not in full:
-            sizes = ones[len(database.root.columns) + place]
+            sizes = ones.get(len(database.root.columns) + place, np.ones(1))
             full[each.child] = rows_in_full(database.child(each.child), sizes)
         views.append(_measured(each, database, full[each.child], curator, paid, neighbours))
     progress("measuring", len(stages), len(stages))
