@@ -214,6 +214,19 @@ def test_what_fails_between_charge_and_folder_costs_that_release_alone(
     assert series.periods == ("2024-Q1", "2024-Q3")
 
 
+def test_a_period_that_was_charged_and_never_released_leaves_a_gap(folder: Path) -> None:
+    series = of(folder)
+    for period in ("2024-Q1", "2024-Q3"):
+        series.append(folder / "v.csv", BUDGET, period=period, **FAST)
+    whole = series.so_far(bars=False)
+    assert whole.certificate["period"]["periods"] == "2024-Q1, 2024-Q3"
+    assert abs(whole.certificate["records"]["rows"] - 600) < 200
+    whole.save(folder / "whole")
+    assert verify(folder / "whole").certificate.private
+    with pytest.raises(DataError, match="not all of"):
+        series.between("2024-Q1", "2024-Q3")
+
+
 def test_the_same_period_twice_at_once_is_refused(folder: Path) -> None:
     series = of(folder)
     with room._alone(series.folder / "2024-Q1"), pytest.raises(ReleaseError, match="being appended already"):
