@@ -78,8 +78,9 @@ from dualquery.queries.derived import (
 )
 from dualquery.queries.distances import Distances, DistanceSums, Knots
 from dualquery.queries.families import from_texts, parities
-from dualquery.queries.group import Listed, NotProducts, bound_of_queries
+from dualquery.queries.group import Group, Listed, NotProducts, bound_of_queries
 from dualquery.queries.inside import BinSums
+from dualquery.queries.language.units import groups_of
 from dualquery.queries.lists import NamedCells
 from dualquery.queries.means import CellMeans
 from dualquery.queries.misfits import FINE as FINE_MISFIT
@@ -161,6 +162,11 @@ def houses(at_most: int, *sizes: int, root: int = 2) -> Database:
     own = [replace(column, name=f"b{j}") for j, column in enumerate(own)]
     person = Linked("person", tuple(own), parent="house", link="h", at_most=at_most, at_least=0)
     return database_of([Linked("house", (region,), key="h"), person], "house")
+
+
+def over_units(database: Database, *texts: str) -> Group:
+    (group,) = groups_of(database, texts, texts)
+    return group
 
 
 FAMILIES = houses(3, 3)  # 40 units: two regions, at most three persons of three kinds
@@ -371,6 +377,16 @@ UNIT_STATISTICS = [
     Case("interactions of pairs of rows", COUPLES, view_interactions(COUPLES, (2, 5), c=2, slots=2)),
     Case("tallies", FAMILIES, Tallies(FAMILIES, "person", (0,), (3,), 3), both(REPLACE, FEW_ROWS)),
     Case("tallies of two attributes", COUPLES, Tallies(COUPLES, "person", (0, 1), (1, 2), 3)),
+    Case("any", FAMILIES, over_units(FAMILIES, "any(b0 = v1)")),
+    Case("all beside its contrary", FAMILIES, over_units(FAMILIES, "all(b0 = v0)", "any(b0 != v0)")),
+    Case("counts of rows", FAMILIES, over_units(FAMILIES, *(f"count(person where b0 = v1) = {k}" for k in range(4)))),
+    Case("any and all and units", COUPLES, over_units(COUPLES, "any(b0 = v1 & b1 = v0) & a0 = v1")),
+    Case(
+        "any of two values",
+        FAMILIES,
+        over_units(FAMILIES, "any(b0 = v0)", "any(b0 = v1)", "count(person where b0 = v0) >= 3"),
+        both(ADD_REMOVE, BOUND),
+    ),
     Case("tallies, units alike", COUPLES, Tallies(COUPLES, "person", (1,), (1,), 1)),
 ]  # fmt: skip
 
@@ -1010,3 +1026,9 @@ def test_the_range_of_signed_errors_by_hand() -> None:
     assert signed_range(Neighbours.ADD_REMOVE, 5) == 5
     tables = whole_tables(TWO_TABLES, CROSSED)
     assert [tables.range(relation) for relation in RELATIONS] == [4 * FINE, 2 * FINE]
+
+
+def test_a_cell_that_is_named_twice_would_move_twice() -> None:
+    for named in ([3, 3], [4, 3]):
+        with pytest.raises(ValueError, match="once each"):
+            NamedCells(np.array(named, np.uint64))

@@ -36,6 +36,7 @@ from dualquery.queries.distances import DistanceSums, Knots
 from dualquery.queries.group import NONE
 from dualquery.queries.inside import BinSums
 from dualquery.queries.lists import Lists, NamedCells
+from dualquery.queries.over_units import OverUnits
 from dualquery.queries.tables import Tables
 from dualquery.queries.views import MOST_PAIRED, WHOLE, Tallies, ViewTables
 from dualquery.table.codes import cells_of
@@ -318,3 +319,12 @@ def _(what: Tallies, x: Integers, block: Records) -> Integers:
             cells[value, min(codes.count(value), what.most) - 1] = isqrt(WHOLE**2 * min(t, c) // (t * c))
         parts.append(multiplier * cells.ravel())
     return np.concatenate(parts)
+
+
+@contribution.register
+def _(what: OverUnits, x: Integers, block: Records) -> Integers:
+    numbers = []
+    for each in what.counted:
+        rows = _hanging(block, what.domain.place(each.child))
+        numbers.append(sum(each.query.holds([*x.tolist(), *row]) for row in rows))
+    return _whole([query.holds([*x.tolist(), *numbers]) for query in what.queries])

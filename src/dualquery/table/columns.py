@@ -153,6 +153,10 @@ class Attribute(ABC):
             key: "true" if value is True else value for key, value in self.options().items() if value
         }
 
+    def words(self, accepted: int) -> str | None:
+        """The condition that a bit set of codes is, where such a condition has words of its own."""
+        return None
+
     @abstractmethod
     def said(self) -> dict[str, str]:
         """What says which codes there are."""

@@ -10,7 +10,7 @@ the address of a PostgreSQL database, or a dict of tables by name. Keys are comp
     a row with a blank key
     of several rows of the protected table with one key, all but the first in the order of their codes
     a row of a child table whose key no row of the protected table has
-    of more than `at_most` rows of one unit, those with the largest tickets (`kept_rows`)
+    of more than `at_most` rows of one unit, those with the largest tickets (`table.persons`)
     a unit with fewer than `at_least` rows of some table
 
 So whoever adds or removes all rows of one key adds or removes one unit and changes no other. Nothing is told of the
@@ -35,7 +35,7 @@ from dualquery.errors import DataError
 from dualquery.table.cells import plain
 from dualquery.table.database import Database, Linked, starts_of
 from dualquery.table.domain import Column, Items
-from dualquery.table.persons import Owners, kept_rows, owners_of
+from dualquery.table.persons import Owners, by_tickets, owners_of, places_of
 from dualquery.table.reading import AnyTable, read_table, source_of
 from dualquery.table.reading.mixed import BOOK
 from dualquery.table.reading.postgresql import PostgresTable, is_database
@@ -47,7 +47,7 @@ AnyDatabase = str | os.PathLike[str] | Mapping[str, AnyTable]
 
 
 def units_in(source: Any, database: Database, encoding: str | None = None) -> Units:
-    """The units of a database, sorted by their keys, the rows of each by their codes."""
+    """The units of a database, sorted by their keys, the rows of each by their tickets."""
     tables = tables_of(source, database)
     dropped: Counter[str] = Counter()
     root = _read(tables[database.root.name], database.root, database.root.key, encoding, dropped)
@@ -172,15 +172,15 @@ def _first_of_each(rows: _Rows, dropped: Counter[str]) -> _Rows:
 
 
 def _members(rows: _Rows, child: Linked, units: pa.Array, dropped: Counter[str]) -> Members:
-    """The rows that hang on these units, at most so many on each, sorted by unit and codes."""
+    """The rows that hang on these units, at most so many on each, sorted by unit and ticket."""
     unit = pc.index_in(rows.ids, value_set=units).fill_null(-1).to_numpy().astype(np.int64)
     at = unit[rows.of]
     dropped[f"rows of '{child.name}' that hang on no row of the protected table"] += int((at < 0).sum())
     there = np.flatnonzero(at >= 0)
     columns, at = tuple(codes[there] for codes in rows.columns), at[there]
-    kept = kept_rows(Owners(at, units), columns, child.at_most)
-    dropped[f"rows of '{child.name}' beyond {child.at_most} of one unit"] += len(at) - len(kept)
-    order = kept[np.lexsort((*(codes[kept] for codes in columns[::-1]), at[kept]))]
+    order = by_tickets(Owners(at, units), columns, np.arange(len(at)))
+    order = order[places_of(at[order]) < child.at_most]
+    dropped[f"rows of '{child.name}' beyond {child.at_most} of one unit"] += len(at) - len(order)
     start = starts_of(np.bincount(at[order], minlength=len(units)))
     records = Records(child.domain, len(order), tuple(codes[order] for codes in columns))
     return Members(start, records)

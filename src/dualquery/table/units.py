@@ -10,7 +10,7 @@ from numpy.typing import NDArray
 
 from dualquery.errors import DataError
 from dualquery.table.database import Database, starts_of
-from dualquery.table.records import Codes, ColumnCodes, Records, smallest_type
+from dualquery.table.records import Codes, ColumnCodes, Records, smallest_type, taken
 from dualquery.types import Integers
 
 
@@ -78,6 +78,12 @@ class Units(Records):
         assert isinstance(self.domain, Database)
         return self.domain
 
+    def joined(self, child: str) -> Records:
+        """Every row of a child table with what is known of its unit (`Database.view_domain`)."""
+        members = self.members[self.database.place(child)]
+        columns = (*taken(self.columns, members.owner), *members.records.columns)
+        return Records(self.database.view_domain(child), members.records.rows, columns)
+
     @property
     def bytes(self) -> int:
         return super().bytes + sum(each.start.nbytes + each.records.bytes for each in self.members)
@@ -118,3 +124,11 @@ def with_sizes(
             raise DataError(f"units have fewer or more rows of table '{child.name}' than the schema says")
         sizes.append(child.size_codes(each.sizes).astype(smallest_type(len(child.size.labels))))
     return Units(database, rows, (*own, *sizes), members=members, dropped=dropped or {})
+
+
+def joined_units(parts: Sequence[Units]) -> Units:
+    """All units one behind the other."""
+    first, *others = parts
+    for each in others:
+        first = first.with_more(each)
+    return first
