@@ -88,7 +88,7 @@ def test_a_release_is_a_prior_by_itself(release: Release, tmp_path: Path) -> Non
         found = made(prior=prior).certificate["prior"]
         assert found[0]["records"] == pytest.approx(3_000, abs=300)
         assert found[0]["origin"].startswith("a release of ε = 1")
-    with pytest.raises(DualQueryError, match="promises nothing"):
+    with pytest.raises(DualQueryError, match="promises nothing by itself: a seed was used"):
         made(prior=release, prior_origin=None)
 
 
