@@ -161,6 +161,32 @@ def survey(people: int = PEOPLE, seed: int = SEED) -> pa.Table:
     return pa.table({name: columns[name] for name in ATTRIBUTES})
 
 
+GROWING = 10_000  # people in a year
+QUARTERS = ("2024-Q1", "2024-Q2", "2024-Q3", "2024-Q4")
+DRIFT = 0.3  # how much later the old answer than the young
+
+
+def growing(folder: Path) -> Example:
+    """The survey as it comes in over a year: a fourth of the people each quarter, the younger a little sooner."""
+    table = survey(GROWING)
+    rng, ages = np.random.default_rng(SEED + 1), np.asarray(table["age"])
+    turn = np.argsort(rng.random(GROWING) + DRIFT * np.argsort(np.argsort(ages)) / GROWING)
+    months = np.empty(GROWING, np.int64)
+    months[turn] = 1 + np.arange(GROWING) * 12 // GROWING
+    days = pa.array([f"2024-{month:02}-15" for month in months.tolist()])
+    schema = '[table]\nperiod = "received"\ncalendar = "quarter"\n\n' + SCHEMA
+    return Example(
+        "A survey that comes in over a year",
+        "survey.csv",
+        {"survey.csv": table.append_column("received", days), "schema.toml": schema},
+        GROWING,
+        "marginals:2",
+        QUESTIONS,
+        neighbours="add-remove",
+        judged=("marginals:2",),
+    )
+
+
 def words(codes: NDArray[np.generic], of: Sequence[str]) -> pa.Array:
     return pa.DictionaryArray.from_arrays(pa.array(codes.astype(np.int32)), list(of)).cast(pa.string())
 

@@ -1026,3 +1026,9 @@ def test_the_range_of_signed_errors_by_hand() -> None:
     assert signed_range(Neighbours.ADD_REMOVE, 5) == 5
     tables = whole_tables(TWO_TABLES, CROSSED)
     assert [tables.range(relation) for relation in RELATIONS] == [4 * FINE, 2 * FINE]
+
+
+def test_a_cell_that_is_named_twice_would_move_twice() -> None:
+    for named in ([3, 3], [4, 3]):
+        with pytest.raises(ValueError, match="once each"):
+            NamedCells(np.array(named, np.uint64))

@@ -151,6 +151,10 @@ def test_refusals_of_the_command_line(folder: Path, capsys: pytest.CaptureFixtur
             ["append", str(folder / "s"), str(folder / "far.csv"), *common, "--period", "2024-Q1"],
             "longer than a quarter",
         ),
+        (
+            ["append", str(folder / "s"), str(folder / "v.csv"), *common[:6], "--period", "2024-Q1"],
+            "Give --delta",
+        ),
         (["ask", str(folder / "s"), "sex = m"], "is no series"),
         (["ask", str(folder / "s"), "--so-far", "--period", "2024"], "two different questions"),
         (["ask", str(folder / "s")], "no query to answer"),
@@ -208,6 +212,19 @@ def test_what_fails_between_charge_and_folder_costs_that_release_alone(
     assert len(Books(folder / "v.ledger").read().charges) == 2
     series.append(folder / "v.csv", BUDGET, **FAST)  # the next that was never charged
     assert series.periods == ("2024-Q1", "2024-Q3")
+
+
+def test_a_period_that_was_charged_and_never_released_leaves_a_gap(folder: Path) -> None:
+    series = of(folder)
+    for period in ("2024-Q1", "2024-Q3"):
+        series.append(folder / "v.csv", BUDGET, period=period, **FAST)
+    whole = series.so_far(bars=False)
+    assert whole.certificate["period"]["periods"] == "2024-Q1, 2024-Q3"
+    assert abs(whole.certificate["records"]["rows"] - 600) < 200
+    whole.save(folder / "whole")
+    assert verify(folder / "whole").certificate.private
+    with pytest.raises(DataError, match="not all of"):
+        series.between("2024-Q1", "2024-Q3")
 
 
 def test_the_same_period_twice_at_once_is_refused(folder: Path) -> None:

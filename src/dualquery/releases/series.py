@@ -156,8 +156,10 @@ class Series:
         return self._summed(some, bars=bars, progress=progress)
 
     def so_far(self, *, bars: bool = True, progress: Progress | None = None) -> Release:
-        """The same of all periods that have been released."""
-        there = self._some()
+        """The same of all periods that have been released; what was killed after its charge leaves a gap."""
+        there, found = self._some(), self._loaded()
+        if not is_running(found[0]):
+            return self._summed(found, bars=bars, progress=progress)
         ends = self._calendar.label(there[0].first), self._calendar.label(there[-1].last)
         return self.between(*ends, bars=bars, progress=progress)
 

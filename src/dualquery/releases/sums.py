@@ -129,7 +129,6 @@ def summed(
     tables = [measured_tables(each) for each in releases]
     inside: tuple[Measured, ...] = ()
     if wanted is None:
-        wanted = Span(calendar, min(each.first for each in spans), max(each.last for each in spans))
         known, inside = added(tables), _added_inside(releases)
     else:
         first = spans[0].first
@@ -153,12 +152,24 @@ def summed(
             "predicted_error": PredictedError(None, None).to_json(),
         }
     kept = (*known.kept, *inside)
-    certificate = _certificate(releases, wanted, number, {**said, "measured": listed(domain, kept)})
+    periods = _runs(spans) if wanted is None else str(wanted)
+    certificate = _certificate(releases, periods, number, {**said, "measured": listed(domain, kept)})
     return Release(certificate, domain, artefact, replicas, kept)
 
 
+def _runs(spans: Sequence[Span]) -> str:
+    """Their periods in order: 2024-Q1..2024-Q3, 2025-Q1 where those between were charged and never released."""
+    runs: list[Span] = []
+    for each in sorted(spans, key=lambda span: span.first):
+        if runs and runs[-1].last + 1 == each.first:
+            runs[-1] = Span(each.calendar, runs[-1].first, each.last)
+        else:
+            runs.append(Span(each.calendar, each.first, each.last))
+    return ", ".join(map(str, runs))
+
+
 def _certificate(
-    releases: Sequence[Release], wanted: Span, number: int, found: dict[str, Any]
+    releases: Sequence[Release], periods: str, number: int, found: dict[str, Any]
 ) -> Certificate:
     """A record is in one of the periods, so the dearest release says what it may lose; of running totals, all do.
 
@@ -188,7 +199,7 @@ def _certificate(
             "records": {"rows": number, "from": RowsFrom.MEASURED.value},
             **found,
             "rows_for_people": number,
-            "period": {**data["period"], "periods": str(wanted)},
+            "period": {**data["period"], "periods": periods},
             "notes": [note],
             "files": {},
         }
