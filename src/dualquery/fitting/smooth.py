@@ -140,7 +140,7 @@ class Slopes:
                 if spread > 0:
                     places[j] = moved / spread
                     spectra[j] = eigen(domain, j, share, np.nan_to_num(line))
-            likely = {}
+            likely: dict[Set, float] = {}
             for i, j in pairs:
                 if i in places and j in places and max(len(places[i]), len(places[j])) > 2:
                     mean = smoothed(measured, (i, j), spectra[i], spectra[j]).mean
@@ -151,7 +151,7 @@ class Slopes:
 
     def leans(self, answers: Mapping[Set, Cells]) -> dict[Set, Cells]:
         """Logarithms λ x_a x_b that bring rows, which answer so, to tables of these slopes: the least that do."""
-        out = {}
+        out: dict[Set, Cells] = {}
         for (i, j), likely in self.likely.items():
             products = np.outer(self.places[i], self.places[j])
             out[i, j] = tilt_to(answers[i, j], products, likely) / FOLLOWED * products
