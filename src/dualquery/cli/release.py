@@ -55,6 +55,7 @@ def release(
     ] = None,
     prior: flags.PriorFlag = None,
     prior_origin: flags.PriorOriginFlag = None,
+    totals: flags.TotalsFlag = None,
     period: flags.PeriodFlag = None,
     named: flags.NamedTableFlag = None,
     engine: flags.EngineFlag = flags.Machines.LOCAL,
@@ -126,6 +127,8 @@ def release(
         source = flags.source_of(table, named, described, engine, master)
         for each in prior or ():
             refuse_same(each, table)
+        for each in totals or ():
+            refuse_same(each, table, "table of totals")
         counter = make.counting(source, described, neighbours, options.get("memory"), progress)
         made = make.release(
             counter,
@@ -140,6 +143,7 @@ def release(
             dataset=dataset,
             prior=prior or None,
             prior_origin=prior_origin,
+            totals=totals or None,
             period=period,
             check=check,
             accept=accept,
