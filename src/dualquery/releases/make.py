@@ -137,7 +137,7 @@ def release(
     counter = counting(table, described, budget.neighbours, wanted.get("memory"), tell)
     tell("planning", 0, 1)
     rows = shared_rows(counter, budget.neighbours) or records
-    refuse_another_number(budget, meeting, counter.true_rows if budget.neighbours.size_is_public else 0)
+    refuse_another_number(budget, meeting, rows)
     settled = booked or settle(
         workload,
         budget,

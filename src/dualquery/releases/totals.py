@@ -122,7 +122,7 @@ def relation_of(budget: Budget, totals: Totals | None, ledger: Place | None) -> 
     return replace(budget, neighbours=ReplaceWithin(totals.names))
 
 
-def refuse_another_number(budget: Budget, totals: Totals | None, rows: int) -> None:
+def refuse_another_number(budget: Budget, totals: Totals | None, rows: int | None) -> None:
     """Totals of this very table count its records, whose number is public."""
     if isinstance(budget.neighbours, ReplaceWithin) and totals is not None and totals.number != rows:
         raise DataError(
