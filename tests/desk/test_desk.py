@@ -138,6 +138,11 @@ def test_what_a_button_runs_is_a_command_with_its_flags(arguments: list[str]) ->
     ("table", "file"),
     [
         ("people.csv", "people.schema.toml"),
+        ("people.csv.gz", "people.schema.toml"),
+        ("visits.2023.csv", "visits.2023.schema.toml"),
+        ("visits.2024.csv", "visits.2024.schema.toml"),
+        (".hidden.csv", "hidden.schema.toml"),
+        ("people", "people.schema.toml"),
         ("clinic.xlsx#patients", "clinic.schema.toml"),
         ("../other/people.parquet", "people.schema.toml"),
         (HOSTILE, "_img_src_x_onerror_alert_1__.schema.toml"),

@@ -198,7 +198,7 @@ def test_of_the_rows_of_a_table() -> None:
         "person.age >= 65 & region = West": lambda r: r[1] == 2 and r[0] == 1,
         "person.kind = y": lambda r: r[3] == 1,
     }.items():
-        (group,) = rows_groups_of(DOMAIN, "person", [text], [text])
+        (group,) = rows_groups_of(DOMAIN, joined.domain, [text], [text])
         assert group.counts(joined).tolist() == [sum(map(says, rows))]
     assert joined.rows == len(rows)
 

@@ -151,7 +151,7 @@ FAULTS = {
     "none at most": ("at_most = 20", "at_most = 0", "'at_most' from 1 to"),
     "at_most of the root": ('key = "hh"', 'key = "hh"\nat_most = 3', "has 'at_most' and no parent"),
     "name no identifier": ('name = "car"', 'name = "a car"', "letters, digits and underscores"),
-    "a word of questions": ('name = "car"', 'name = "any"', "none of all, any, count"),
+    "a word of questions": ('name = "car"', 'name = "any"', "none of all, answers, any, count"),
     "blank key": ('key = "hh"', 'key = " "', "'key' must be a name"),
     "column of the root named like a child": ('name = "region"', 'name = "car"', "'car' stands twice"),
     "column of the root named like one of a child": (

@@ -121,7 +121,7 @@ def finished(outcome: Outcome, rows: int, entropy: Entropy, totals: Totals | Non
             raise DualQueryError(f"totals are met by synthetic records, and {NO_RECORDS}; leave out --totals")
         return outcome
     domain = artefact.records.domain
-    if not domain.rules and totals is None and not any(map(has_places, domain.columns)):
+    if domain.inner or not (domain.rules or totals is not None or any(map(has_places, domain.columns))):
         return outcome
     generator = entropy.public_generator()
     records = finished_records(artefact.records, outcome.measured, rows, generator, totals)
@@ -135,7 +135,12 @@ def finished_records(
     rng: np.random.Generator,
     totals: Totals | None = None,
 ) -> Records:
-    """Records that keep all rules and meet totals, with places by what was measured inside bins, if anything was."""
+    """Records that keep all rules and meet totals, with places by what was measured inside bins, if anything was.
+
+    Of units neither: a database has no rules, and numbers of its tables are spread over their bins.
+    """
+    if records.domain.inner:
+        return records
     if records.domain.rules:
         records = obeyed(records, rng)
     if totals is not None:

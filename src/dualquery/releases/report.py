@@ -181,7 +181,7 @@ def _bars(release: Release) -> str:
 
 
 def _stored(release: Release) -> Stored:
-    found = kind_named(release.domain.kind).stored_in(release.artefact.files())
+    found = kind_named(release.domain.kind).stored_in(release.artefact.files(), release.domain)
     assert found is not None, "what a mechanism releases is stored by its kind of table"
     return found
 
@@ -220,8 +220,11 @@ def _records(release: Release) -> str:
         "information: the answer to a question with two equally likely answers is one bit. Darker cells hold more "
         "records; numbers are percentages."
     )
-    return _gallery("The synthetic records, attribute by attribute", note, "columns", shown) + _gallery(
-        "What goes together", pairs, "grid", heat_maps(records)
+    stored = _stored(release)
+    return (
+        _gallery("The synthetic records, attribute by attribute", note, "columns", shown)
+        + _gallery(stored.title, "", "columns", stored.figures(release.artefact))
+        + _gallery("What goes together", pairs, "grid", heat_maps(records))
     )
 
 

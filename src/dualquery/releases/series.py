@@ -39,7 +39,6 @@ except ImportError:  # not posix: the book alone says who came first
     fcntl = None  # type: ignore[assignment]
 
 MOST_KNOWN = 1_000  # periods
-_ITS_OWN = ("book", "prior", "trust", "check", "accepted", "seal", "signature", "files")  # of one release
 
 
 class Series:

@@ -35,7 +35,11 @@ def public_totals(given: Any, schema: Schema, table: Any) -> tuple[Totals | None
     tables = [] if given is None else list(given) if isinstance(given, list | tuple) else [given]
     if not tables:
         return None, []
-    if schema.domain.kind != "records" or not all(is_plain(column) for column in schema.domain.columns):
+    if (
+        schema.domain.kind != "records"
+        or schema.domain.inner
+        or not all(is_plain(column) for column in schema.domain.columns)
+    ):
         raise DualQueryError(
             "totals are for tables of attributes: without graphs, points, codes or blocks of items"
         )

@@ -51,6 +51,7 @@ MOST_LISTED = 12  # rows of a unit; where there may be more, their number stands
 CLASSES = (0, 1, 2, 3, 4, 5, 7, 10, 15)  # where each class begins
 MOST_ROWS = 10_000  # of a unit, of one table
 WORDS = frozenset({"any", "all", "count", "where", "other"})  # of questions; no names of tables
+FILES = frozenset({"synthetic", "answers", "rows", "replicas", "measurements", "registry"})  # of any release
 KEYS = {"name", "key", "parent", "link", "at_most", "at_least", "attribute"}
 
 
@@ -241,10 +242,10 @@ def _check_way(table: Linked, named: Mapping[str, Linked], protect: str) -> None
 def _table(entry: Mapping[str, Any], number: int) -> Linked:
     name = required(entry, f"table number {number}", "name", text)
     where = f"table '{name}'"
-    if not name.isidentifier() or name in WORDS:
+    if not name.isidentifier() or name.lower() in WORDS | FILES:
         raise SchemaError(
             f"{where}: the name of a table is made of letters, digits and underscores, and is none of "
-            f"{', '.join(sorted(WORDS))}"
+            f"{', '.join(sorted(WORDS | FILES))}"
         )
     only(entry, where, KEYS)
     if isinstance(entry.get("parent"), list):

@@ -124,3 +124,11 @@ def with_sizes(
             raise DataError(f"units have fewer or more rows of table '{child.name}' than the schema says")
         sizes.append(child.size_codes(each.sizes).astype(smallest_type(len(child.size.labels))))
     return Units(database, rows, (*own, *sizes), members=members, dropped=dropped or {})
+
+
+def joined_units(parts: Sequence[Units]) -> Units:
+    """All units one behind the other."""
+    first, *others = parts
+    for each in others:
+        first = first.with_more(each)
+    return first

@@ -222,12 +222,13 @@ def groups_of(database: Database, texts: Sequence[str], places: Sequence[str]) -
 
 
 def rows_groups_of(
-    database: Database, child: str, texts: Sequence[str], places: Sequence[str]
+    database: Database, rows: Domain, texts: Sequence[str], places: Sequence[str]
 ) -> tuple[Group, ...]:
-    """The questions of some texts about the rows of a child table."""
+    """The questions of some texts about the rows of the child table that has this domain."""
+    child = next(each.name for each in database.children if database.view_domain(each.name) == rows)
     reader = RowReader(database, child)
     queries = [reader.read(text, place=place) for text, place in zip(texts, places, strict=True)]
-    return to_groups(database.view_domain(child), queries)
+    return to_groups(rows, queries)
 
 
 def any_of(database: Database, k: int) -> Workload:
