@@ -16,6 +16,7 @@ from dualquery import Budget, BudgetError, DataError, DualQueryError, Neighbours
 from dualquery.cli import run
 from dualquery.errors import SchemaError
 from dualquery.fitting.totals import Totals, whole_matrix
+from dualquery.ledger.books import Books, create
 from dualquery.privacy.neighbours import ReplaceWithin
 from dualquery.queries.tables import Tables
 from dualquery.releases import sentences
@@ -130,12 +131,16 @@ def test_totals_that_the_rules_of_the_schema_exclude() -> None:
     assert not [row for row in found.to_pylist() if row["age"] < 20 and row["job"] != "none"]
 
 
-def test_what_does_not_go_together() -> None:
+def test_what_does_not_go_together(tmp_path: Path) -> None:
     totals = counted(TABLE, "sex")
     with pytest.raises(DualQueryError, match="leave out --synthetic-rows"):
         made(totals=totals, synthetic_rows=100)
     with pytest.raises(DualQueryError, match="leave out --totals"):
         made(totals=totals, mechanism="gaussian")
+    create(tmp_path / "l", name="l", epsilon=1, delta=1e-6, neighbours=Neighbours.ADD_REMOVE)
+    with pytest.raises(DualQueryError, match="leave out --totals"):
+        made(totals=totals, mechanism="gaussian", ledger=tmp_path / "l", seed=None)
+    assert Books(tmp_path / "l").read().charges == ()
     release = made(totals=totals)
     with pytest.raises(DualQueryError, match="meets public totals"):
         dualquery.refit(release, prior=people(50, 5), prior_origin="sample")

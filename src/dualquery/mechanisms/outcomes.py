@@ -117,8 +117,6 @@ def finished(outcome: Outcome, rows: int, entropy: Entropy, totals: Totals | Non
     """
     artefact = outcome.artefact
     if not isinstance(artefact, SyntheticRecords):
-        if totals is not None:
-            raise DualQueryError(f"totals are met by synthetic records, and {NO_RECORDS}; leave out --totals")
         return outcome
     domain = artefact.records.domain
     if domain.inner or not (domain.rules or totals is not None or any(map(has_places, domain.columns))):

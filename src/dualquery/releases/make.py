@@ -48,6 +48,7 @@ from dualquery.releases.plan import (
     plan_checked,
     records_per_person,
     refuse_hopeless,
+    refuse_unmet,
     settle,
     warnings_of,
 )
@@ -128,7 +129,7 @@ def release(
         else settle(workload, budget, wanted, mechanism, None, booked=True, prior=public)
     )
     if booked is not None and booked.budget.adaptive:
-        refuse_hopeless(workload, booked.budget, wanted, mechanism, public, checking)
+        refuse_hopeless(workload, booked.budget, wanted, mechanism, public, checking, meeting)
     prepaid = (
         None
         if booked is None
@@ -154,6 +155,7 @@ def release(
     known = known_rows(curator, counter, records)
     task = replace(known.task(workload, places=counter.knows_places), prior=public, totals=meeting)
     chosen, plan, reserved = settled.planned or plan_checked(task, wanted, mechanism, checking)
+    refuse_unmet(plan, meeting)
     plan = replace(plan, task=replace(plan.task, totals=meeting))
     tell("planning", 1, 1)
     entry = paying.prepay().to_json() if isinstance(paying, PrepaidLedger) else None  # now at the latest
