@@ -264,3 +264,37 @@ def test_bad_rows_leave_no_trace_in_a_release(
 
 def test_frames_of_the_toy_are_a_database() -> None:
     assert set(frames()) == {"household", "person", "car"}
+
+
+def test_an_evaluation_compares_rows_and_pairs_of_them_too(tables: dict[str, pd.DataFrame]) -> None:
+    made = released(tables)
+    found = dualquery.evaluate(made, tables)
+    assert [each.what.partition(" of ")[0] for each in found.hanging] == [
+        "rows",
+        "rows",
+        "two rows",
+        "any",
+        "all",
+        "two or more",
+    ]
+    assert [each.number for each in found.hanging] == [6, 15, 10, 16, 16, 16]
+    assert all(0 < each.mean <= each.largest for each in found.hanging)
+    persons = dualquery.evaluate(made, tables, "marginals:1", of="person")
+    assert persons.rows == len(tables["person"])
+    assert persons.hanging == ()
+    # By hand: the share of persons by sex, and of households with somebody under 6.
+    person = made.artefact.records.joined("person").to_rows()  # type: ignore[attr-defined]
+    sex = list(made.of("person").domain.names()).index("person.sex")
+    truth = (tables["person"].sex == "male").mean()
+    off = abs((person[:, sex] == 1).mean() - truth)
+    assert dualquery.evaluate(made, tables, ["person.sex = male"], of="person").max_error == pytest.approx(
+        off
+    )
+
+
+def test_a_release_against_itself_has_no_error(tables: dict[str, pd.DataFrame], tmp_path: Path) -> None:
+    made = released(tables)
+    records = made.records
+    assert records is not None
+    found = dualquery.evaluate(made, records)
+    assert [each.largest for each in found.hanging] == pytest.approx([0.0] * 6, abs=1e-12)

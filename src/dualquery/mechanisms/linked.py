@@ -23,7 +23,7 @@ import numpy as np
 from dualquery.fitting.fitter import COUNT_SECONDS, Effort
 from dualquery.fitting.measured import Measured
 from dualquery.fitting.views import MeasuredViews, fitted_units, rows_in_full
-from dualquery.mechanisms.artefact import SyntheticRecords
+from dualquery.mechanisms.artefact import synthetic
 from dualquery.mechanisms.mechanism import Mechanism, Outcome, Plan, Step, Task, hidden
 from dualquery.mechanisms.outcomes import synthetic_rows
 from dualquery.mechanisms.shares import (
@@ -228,7 +228,7 @@ def run(
     tell: Done = lambda done, total: progress("fitting", done, total)  # noqa: E731
     units = fitted_units(known, views, chosen.synthetic_rows, rng, tell)
     settled = replace(plan, parameters=replace(chosen, full=full))
-    return Outcome(artefact=SyntheticRecords(units), measured=known.kept, settled=settled)
+    return Outcome(artefact=synthetic(units), measured=known.kept, settled=settled)
 
 
 def _measured(
