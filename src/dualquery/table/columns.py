@@ -47,13 +47,14 @@ Signed = NDArray[np.signedinteger]
 MOST_WHOLE = 2**53  # past it a float no longer tells neighbouring integers apart
 MISSING = "missing"  # the label where nobody says another
 OF_NUMBERS = {
-    "name", "clamp", "missing", "empty", "integer", "decimals", "exact", "decimal_comma", "currency", "spread",
+    "name", "clamp", "missing", "empty", "unknown", "integer", "decimals", "exact", "decimal_comma", "currency",
+    "spread",
 }  # fmt: skip
 KEYS = {
     "values": {"name", "values", "unknown", "missing", "empty", "ordered", "numeric"},
     "edges": OF_NUMBERS | {"edges"},
     "bins": OF_NUMBERS | {"low", "high", "bins"},
-    "by": {"name", "from", "to", "by", "format", "clamp", "missing", "empty"},
+    "by": {"name", "from", "to", "by", "format", "clamp", "missing", "empty", "unknown"},
     "count": {"name", "count", "first"},
 }
 
@@ -95,8 +96,15 @@ class Attribute(ABC):
             return codes
         codes = self.codes_of(cells, typed=typed)
         if (worst := int(codes.min(initial=0))) < 0:
-            raise DataError(f"column '{self.name}' {self.advice(Unplaced(worst))}")
+            if (other := self.other_code) is None:
+                raise DataError(f"column '{self.name}' {self.advice(Unplaced(worst))}")
+            codes = np.where(codes < 0, np.array(other, codes.dtype), codes)
         return codes
+
+    @property
+    def other_code(self) -> int | None:
+        """The code of a cell that has no other; None where such a cell is an error."""
+        return None
 
     @property
     def code_type(self) -> Any:
