@@ -2,8 +2,8 @@
 
     python -m benchmarks.drafts [diamonds | flchain | adult | chile | births]...
 
-Everything within ε = 1 and δ = 10⁻⁶ in all, a record is replaced; two seeds. A draft has ε = 0.3, and its release 0.92,
-what a ledger leaves; a schema that is free has a release of ε = 1. `tv2` as `benchmarks.numbers` has it, over all
+Everything within ε = 1 and δ = 10⁻⁶ in all, a record is replaced; two seeds. A draft has ε = 0.3, its release 0.92
+(what a ledger leaves); a schema that is free has a release of ε = 1. `tv2` as `benchmarks.numbers` has it, over all
 columns of the table: a pair with a column that a schema leaves out counts as wholly wrong.
 
     hand-made           32 bins of equal width over a range that anybody would give; categories listed

@@ -47,6 +47,7 @@ NAMES = (
     "distances",
     "cuts",
     "peers",
+    "foreign",
 )
 
 

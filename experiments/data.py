@@ -17,6 +17,7 @@ from numpy.typing import NDArray
 
 from dualquery.errors import DataError, DualQueryError
 from dualquery.table.domain import Domain, Items, Numeric
+from dualquery.table.draft import schema_draft
 from dualquery.table.encoding import encode
 from dualquery.table.records import BitItems, Records
 from dualquery.table.schema import read_schema
@@ -34,6 +35,12 @@ WHERE = {
     "czech_autoworkers.csv": "the R package gRbase, there called reinis",
     "blood_transfusion.csv.gz": f"{UCI}, Blood Transfusion Service Center",
     "kosarak_first100k.txt.gz": "the FIMI repository",
+    **{
+        f"foreign/{name}.csv.gz": "the R data sets that the Python package pydataset carries"
+        for name in ("nwtco", "slid", "vocab", "chile", "ability", "flchain", "diamonds")
+    },
+    "foreign/fair.csv.gz": "the data sets of the Python package statsmodels",
+    "births2014.csv.gz": "the repository dtkaplan/natality2014 (NCHS, public-use natality file)",
 }
 FILES = {
     "adult": "adult.csv.gz",
@@ -42,6 +49,13 @@ FILES = {
     "nltcs": "nltcs.csv.gz",
     "kosarak": "kosarak_first100k.txt.gz",
 }
+FOREIGN = {
+    **{
+        name: f"foreign/{name}.csv.gz"
+        for name in ("nwtco", "slid", "vocab", "chile", "fair", "ability", "flchain", "diamonds")
+    },
+    "births2014": "births2014.csv.gz",
+}  # tables that no constant was chosen on, with a schema drafted from each
 CUBE = (
     "workclass",
     "education",
@@ -80,9 +94,14 @@ class Data:
         return path
 
     def records(self, name: str) -> Records:
-        """A data set encoded by its schema: adult, adult_test, kddcup99, nltcs or kosarak; netflix is invented."""
+        """A data set encoded by its schema: adult, adult_test, kddcup99, nltcs or kosarak; netflix is invented.
+
+        A foreign table is encoded by the draft of its own schema. That reads the table: it is public here.
+        """
         if name == "netflix":
             return like_netflix(*NETFLIX)
+        if name in FOREIGN:
+            return self._read(FOREIGN[name], lambda path: encode(str(path), schema_draft(path).schema))
         schema = read_schema(SCHEMAS / f"{name.removesuffix('_test')}.toml")
         if name.startswith("adult"):
             return self._read(FILES[name], lambda path: encode(complete_rows(path), schema))

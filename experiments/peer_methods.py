@@ -17,6 +17,10 @@ from experiments.harness import Value
 FULL_RUNS, CHEAP = 3, 50.0  # runs of a release that takes less than so many processor seconds
 DELTA = 1e-6
 ORDER_OF_ROWS = 17  # seeds the order of rows of which a small table is the beginning
+OWN, EXACT = (
+    "own",
+    "exact",
+)  # how ε and δ become noise: as the peer does it, or the most noise-saving way there is
 
 
 @dataclass(frozen=True)
@@ -30,6 +34,7 @@ class Method:
     blind: bool = (
         False  # whether it never sees the workload, so that a release answers for tables of any order
     )
+    accountings: tuple[str, ...] = (OWN, EXACT)  # exact alone: so tight is its own
 
 
 @dataclass(frozen=True)
@@ -38,14 +43,23 @@ class Peer:
 
     name: str
     program: str
-    requirements: tuple[str, ...]  # none: it runs where we run
+    requirements: tuple[str, ...]  # none: it runs where we run; the first is what the rest depends on
     methods: tuple[Method, ...]
     quick: tuple[str, ...] = ()  # those of its methods that the quick size can afford
     needs_torch: bool = False
+    sources: tuple[str, ...] = ()  # packages that are on no index: the user names their folders
 
 
-OURS = Peer("dualquery", "run_dualquery.py", (), (Method("release", 4, 4),), quick=("release",))
-NOISE = Peer("independent noise", "run_dualquery.py", (), (Method("gaussian", 2, 2),), quick=("gaussian",))
+OURS = Peer(
+    "dualquery", "run_dualquery.py", (), (Method("release", 4, 4, accountings=(EXACT,)),), quick=("release",)
+)
+NOISE = Peer(
+    "independent noise",
+    "run_dualquery.py",
+    (),
+    (Method("gaussian", 2, 2, accountings=(EXACT,)),),
+    quick=("gaussian",),
+)
 OPENDP = Peer(
     "opendp",
     "run_opendp.py",
@@ -75,14 +89,42 @@ SMARTNOISE = Peer(
     "run_smartnoise.py",
     ("smartnoise-synth==1.0.8",),
     (
-        Method("MWEM", 3, 3, once=True),
-        Method("MWEM in splits", 19, 217),
+        Method("MWEM", 3, 3, once=True, accountings=(OWN,)),
+        Method("MWEM in splits", 19, 217, accountings=(OWN,)),
         Method("AIM 48", 700, 2000),
         Method("AIM", 1500, 4000),
     ),
     needs_torch=True,
 )
-PEERS = (OURS, NOISE, OPENDP, DPMM, SMARTNOISE)
+DPSYNTH = Peer(
+    "dpsynth",
+    "run_dpsynth.py",
+    (
+        "jax==0.11.0",
+        "absl-py",
+        "attrs",
+        "chex",
+        "dp-accounting==0.6.0",
+        "etils[epath]",  # dpsynth imports it, and does not ask for it
+        "more-itertools",
+        "networkx",
+        "optax",
+        "pandas",
+        "pydantic>=2.0",
+        "pyyaml",
+        "scipy",
+        "tqdm",
+    ),
+    (
+        Method("SWIFT 1e5", 100, 300, accountings=(EXACT,)),
+        Method("MST", 40, 200, blind=True),
+        Method("SWIFT", 600, 2000, accountings=(EXACT,)),
+        Method("AIM-GDP", 1000, 3000, accountings=(EXACT,)),
+    ),
+    sources=("dpsynth", "mbi"),
+)
+PEERS = (OURS, NOISE, OPENDP, DPMM, SMARTNOISE, DPSYNTH)
+SOURCE_NAMES = tuple(name for peer in PEERS for name in peer.sources)
 
 
 @dataclass(frozen=True)
@@ -116,7 +158,7 @@ ALL_EPSILONS = (0.1, 1.0, 10.0)
 NLTCS = Case("nltcs", 3, epsilons=ALL_EPSILONS)
 ADULT_PAIRS = Case("adult", 2, epsilons=ALL_EPSILONS)
 ADULT = Case("adult", 3, epsilons=ALL_EPSILONS)
-SMALL, SMALLEST = (Case("adult", 2, rows=rows, peers=(OURS, NOISE, DPMM)) for rows in (3000, 1000))
+SMALL, SMALLEST = (Case("adult", 2, rows=rows, peers=(OURS, NOISE, DPMM, DPSYNTH)) for rows in (3000, 1000))
 KDD = Case("kddcup99", 3)
 CASES = (NLTCS, ADULT_PAIRS, ADULT, SMALLEST, SMALL, KDD)
 SOURCES = tuple(dict.fromkeys(case.source for case in CASES))
@@ -131,6 +173,7 @@ class Release:
     method: str
     epsilon: float
     seed: int
+    accounting: str = EXACT
 
     @property
     def key(self) -> dict[str, Value]:
@@ -140,6 +183,7 @@ class Release:
             "epsilon": self.epsilon,
             "peer": self.peer.name,
             "method": self.method,
+            "accounting": self.accounting,
             "run": self.seed,
         }
 

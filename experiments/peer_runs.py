@@ -15,14 +15,17 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from dualquery.privacy.accounting import mu_squared_units
+from dualquery.privacy.conversion import UNITS
 from dualquery.queries.tables import Tables
 from dualquery.table.domain import Categorical, Domain
 from dualquery.table.records import Records
 from experiments.data import Data
 from experiments.environments import environment_problem, python_in
 from experiments.harness import Size, Value
-from experiments.peer_methods import DELTA, OURS, SOURCES, Case, Peer, Release
+from experiments.peer_methods import DELTA, EXACT, OURS, SOURCES, Case, Peer, Release
 from experiments.processes import DONE, STOPPED, Ran, run_within
+from experiments.residual_planner import least_rms
 
 PROGRAMS = Path(__file__).parent / "peer_programs"
 ENVIRONMENTS = Path(__file__).parent.parent / ".peers"
@@ -42,6 +45,8 @@ class Terms:
     memory: float = MEMORY
     environments: Path = ENVIRONMENTS
     torch: str = TORCH
+    python: str = sys.executable  # makes the environments
+    sources: tuple[tuple[str, Path], ...] = ()  # where the packages lie that are on no index
     skip: str | None = None  # why what is missing is not started, but written down as such
 
     def limit_of(self, size: Size) -> float:
@@ -60,10 +65,14 @@ def measure(data: Data, wanted: Release, terms: Terms, limit: float) -> dict[str
     )
     outcome, found = made.ran.outcome, {}
     if outcome == DONE:
-        tables = tables_of(wanted.case.records(data), wanted.case)
+        records = wanted.case.records(data)
+        tables = tables_of(records, wanted.case)
+        sizes = tuple(records.domain.sizes.tolist())
+        least = least_rms(sizes, wanted.case.order, epsilon=wanted.epsilon, delta=DELTA) / records.rows
         try:
             answer = checked(made.answer, tables)
-            found = {**errors_of(answer, tables, truth_of(data, wanted.case)), "seconds": made.seconds}
+            errors = errors_of(answer, tables, truth_of(data, wanted.case))
+            found = {**errors, "optimal_rms": least, "seconds": made.seconds}
         except BadAnswer as bad:
             outcome = f"failed: {bad}"
     used: dict[str, Value] = {
@@ -117,8 +126,12 @@ def installing_problem(peer: Peer, terms: Terms) -> str | None:
     """Make a peer's environment where there is none; the sentence that says why that fails."""
     if not peer.requirements:
         return None
-    torch = terms.torch if peer.needs_torch else None
-    return environment_problem(peer.name, peer.requirements, terms.environments, torch)
+    torch, named = terms.torch if peer.needs_torch else None, dict(terms.sources)
+    if missing := [name for name in peer.sources if name not in named]:
+        flags = " ".join(f"--source {name}=DIR" for name in missing)
+        return f"{peer.name} is on no package index; name where its sources lie with {flags}"
+    sources = tuple(named[name] for name in peer.sources)
+    return environment_problem(peer.name, peer.requirements, terms.environments, torch, terms.python, sources)
 
 
 def python_of(peer: Peer, terms: Terms) -> Path:
@@ -156,12 +169,23 @@ def write_task(folder: Path, wanted: Release, records: Records, cores: int) -> N
         "tables": tables_of(records, wanted.case).sets,
         "epsilon": wanted.epsilon,
         "delta": DELTA,
+        "rho": exact_rho(wanted.epsilon) if wanted.accounting == EXACT else None,
         "method": wanted.method,
         "seed": wanted.seed,
         "cores": cores,
     }
     (folder / "task.json").write_text(json.dumps(task))
     np.save(folder / "rows.npy", records.to_rows())
+
+
+@cache
+def exact_rho(epsilon: float) -> float:
+    """The ρ = μ²/2 of all the Gaussian noise that (ε, δ) allows, by the exact privacy of real Gaussian noise.
+
+    A mechanism that only measures loses nothing by it. One that also selects by the exponential mechanism has no
+    theorem that grants it so much: it is given more than it may have, so that accounting cannot be what decides.
+    """
+    return mu_squared_units(epsilon=epsilon, delta=DELTA) / UNITS / 2
 
 
 def tables_of(records: Records, case: Case) -> Tables:
@@ -205,7 +229,7 @@ def checked(answer: NDArray[Any] | None, tables: Tables) -> NDArray[Any]:
 
 
 def errors_of(answer: NDArray[Any], tables: Tables, truth: NDArray[np.float64]) -> dict[str, Value]:
-    """Errors over all tables, as fractions: mean L1, the worst table's, and the worst cell's.
+    """Errors over all tables, as fractions: mean L1, the worst table's, the worst cell's, and a cell's rms.
 
     Rows are divided by their own number: between these neighbours the true one is private.
     """
@@ -214,4 +238,10 @@ def errors_of(answer: NDArray[Any], tables: Tables, truth: NDArray[np.float64]) 
         found = tables.counts(Records.from_rows(tables.domain, answer.astype(np.int64))) / len(answer)
     error = np.abs(found - truth)
     l1 = np.add.reduceat(error, tables.starts[:-1])
-    return {"l1": float(l1.mean()), "worst_table": float(l1.max()), "max_cell": float(error.max())}
+    rms = float(np.sqrt(np.square(error).mean()))
+    return {
+        "l1": float(l1.mean()),
+        "worst_table": float(l1.max()),
+        "max_cell": float(error.max()),
+        "rms": rms,
+    }

@@ -2,7 +2,9 @@
 
     python -m experiments.peers --data DIR --out DIR --only adult [--full] [--runs N] [--limit SECONDS]
 
-Each peer gets an environment of its own from the package index (`.peers`, made once). A release is one process: a
+Each peer gets an environment of its own from the package index (`.peers`, made once). dpsynth is on no index: name
+where its sources lie with `--source dpsynth=DIR --source mbi=DIR`, and a Python that it runs on with `--python`.
+A release is one process: a
 program of `peer_programs` inside that environment, which knows nothing of ours; ours is run the same way. All are
 held to the same number of cores and the same memory, and stopped when they have used the processor seconds of the
 limit. Peers keep their defaults, except where a method's name says otherwise; those that take a workload are given
@@ -19,13 +21,12 @@ these do on one core.
 from __future__ import annotations
 
 import argparse
-import os
 from collections.abc import Sequence
-from contextlib import suppress
+from dataclasses import replace
 from functools import partial
-from pathlib import Path
 
 from experiments.harness import Experiment, Point, Setting, Size, main, parser
+from experiments.peer_flags import add_flags, terms_of_flags
 from experiments.peer_methods import (
     CASES,
     NLTCS,
@@ -39,16 +40,7 @@ from experiments.peer_methods import (
     runs_of,
 )
 from experiments.peer_page import draw, find
-from experiments.peer_runs import (
-    ENVIRONMENTS,
-    FULL_LIMIT,
-    MEMORY,
-    QUICK_LIMIT,
-    TORCH,
-    Terms,
-    measure,
-    worth_another_try,
-)
+from experiments.peer_runs import Terms, measure, worth_another_try
 
 
 def points(terms: Terms, peers: Sequence[Peer], setting: Setting) -> list[Point]:
@@ -68,8 +60,9 @@ def points(terms: Terms, peers: Sequence[Peer], setting: Setting) -> list[Point]
         for epsilon in (case.epsilons if setting.size is Size.FULL else (1.0,))
         for peer in peers
         for method in methods_of(peer, setting.size, case)
+        for accounting in method.accountings
         for seed in setting.seeds(full=runs_of(method, case))
-        for release in [Release(case, peer, method.name, epsilon, seed)]
+        for release in [Release(case, peer, method.name, epsilon, seed, accounting)]
     ]
 
 
@@ -88,11 +81,11 @@ def experiment(terms: Terms, peers: Sequence[Peer] = PEERS) -> Experiment:
         name="peers",
         title="Peers side by side: error against time",
         paper="Libraries that release tables for the same kind of workload: AIM, MST, PrivBayes and MWEM as opendp, "
-        "dpmm and smartnoise-synth have them, and independent noise.",
+        "dpmm and smartnoise-synth have them, SWIFT, AIM-GDP and MST of dpsynth, and independent noise.",
         points=partial(points, terms, peers),
         draw=draw,
         find=find,
-        by=("data", "tables", "epsilon", "peer", "method"),
+        by=("data", "tables", "epsilon", "peer", "method", "accounting"),
         shown=("l1", "worst_table", "max_cell", "processor_seconds", "peak_gb", "outcome"),
     )
 
@@ -106,55 +99,12 @@ def arguments_of(texts: Sequence[str] | None = None) -> argparse.Namespace:
     made.add_argument(
         "--only", nargs="+", choices=names, default=names, metavar="DATA", help=", ".join(names)
     )
-    made.add_argument(
-        "--limit",
-        type=positive,
-        metavar="SECONDS",
-        help=f"processor seconds of one release (default {QUICK_LIMIT:g}, with --full {FULL_LIMIT:g})",
-    )
-    made.add_argument(
-        "--cores",
-        type=int,
-        choices=range(1, 1 + (os.cpu_count() or 1)),
-        default=1,
-        metavar="N",
-        help="cores of one release (default 1)",
-    )
-    made.add_argument(
-        "--memory", type=positive, default=MEMORY, metavar="GB", help=f"of one release (default {MEMORY:g})"
-    )
-    made.add_argument(
-        "--environments", type=Path, default=ENVIRONMENTS, metavar="DIR", help="of the peers (default .peers)"
-    )
-    made.add_argument(
-        "--torch",
-        default=TORCH,
-        metavar="WHAT",
-        help=f"a CPU build of PyTorch, as pip is to be asked for it (default {TORCH})",
-    )
-    made.add_argument(
-        "--not-started", metavar="WHY", help="measure nothing; a row with this reason for whatever is missing"
-    )
+    add_flags(made)
     return made.parse_args(texts)
 
 
-def positive(text: str) -> float:
-    with suppress(ValueError):
-        if float(text) > 0:
-            return float(text)
-    raise argparse.ArgumentTypeError(f"{text!r} is no positive number")
-
-
 def terms_given(arguments: argparse.Namespace) -> Terms:
-    return Terms(
-        data=tuple(arguments.only),
-        limit=arguments.limit,
-        cores=arguments.cores,
-        memory=arguments.memory,
-        environments=arguments.environments.resolve(),
-        torch=arguments.torch,
-        skip=arguments.not_started,
-    )
+    return replace(terms_of_flags(arguments), data=tuple(arguments.only))
 
 
 if __name__ == "__main__":

@@ -100,6 +100,7 @@ def test_the_page_says_which_mechanisms_use_a_flag() -> None:
         "mirror descent": ["mirror"],
         "Euclid": ["euclidean"],
         "least squares": ["least-squares"],
+        "linked tables": ["linked"],
         "monomials": ["monomials"],
         "parities": ["parities"],
         "touched weights": ["touched-weights"],

@@ -87,6 +87,19 @@ class Mutant:
 
 _LARGEST = "    def largest(self, *, alone: int, apart: int) -> int:\n        return "
 
+UNITS = [
+    Mutant("units: rows dropped by those of another", "table/linking.py",
+           "places_of(at[order]) < child.at_most", "places_of(0 * at[order]) < child.at_most",
+           ("tests/table/test_linking.py::test_one_household_more_or_less_changes_one_unit",)),
+    Mutant("views: one row of a unit is charged", "queries/views.py",
+           "int((self.number * self.weights).max())", "int(self.weights.max())", moves("tables of rows-add-remove")),
+    Mutant("views: a unit that becomes another is one record that does", "queries/views.py",
+           "max(flat.alone[0], flat.apart[0]), max(flat.alone[1], flat.apart[1])",
+           "flat.apart[0], flat.apart[1]", moves("the number of rows-replace")),
+    Mutant("tallies: one cell of a unit is charged", "queries/views.py", "int((cells * weight**2).max())",
+           "int((weight**2).max())", moves("tallies of two attributes-add-remove")),
+]  # fmt: skip
+
 RELATIONS = [
     Mutant("replacing is charged as adding", "privacy/neighbours.py", _LARGEST + "apart", _LARGEST + "alone",
            moves("tables-replace")),
@@ -532,8 +545,79 @@ SLOTS = [
            "if self._noise is None:", "if True:", whole_tables("a_slot_draws_the_law_of_an_epoch")),
 ]  # fmt: skip
 
+
+def growing(test: str) -> tuple[str, ...]:
+    return (f"tests/ledger/test_periods.py::test_{test}",)
+
+
+def running(test: str) -> tuple[str, ...]:
+    return (f"tests/releases/test_running.py::test_{test}",)
+
+
+PERIODS = [
+    Mutant("periods: all records are read", "table/encoding.py",
+           "        table = table.filter(pa.array(kept(stamps, schema.within, columns)))\n", "",
+           ("tests/table/test_periods.py::test_only_the_records_of_the_period_are_read",)),
+    Mutant("periods: records of another calendar are charged by this one", "ledger/book.py",
+           "if span.calendar != self.periods:", "if False:",
+           growing("the_calendar_of_a_book_is_that_of_its_releases")),
+    Mutant("periods: what covers all of them is forgotten", "ledger/periods.py",
+           "return self.whole + (", "return (", growing("the_most_is_that_of_the_largest_periods_by_definition")),
+    Mutant("periods: a person pays for one of them", "ledger/periods.py",
+           "sum(heapq.nlargest(self.periods, largest))", "max(largest, default=0)",
+           growing("a_person_in_so_many_periods_has_the_cap")),
+    Mutant("periods: a charge replaces the one before it", "ledger/periods.py",
+           "self.cells.update(cost.parts)", "self.cells = Counter(cost.parts)",
+           growing("what_covers_a_period_adds_up_there")),
+    Mutant("periods: nothing is charged", "releases/series.py", "ledger=self._ledger,\n                dataset",
+           "ledger=None,\n                dataset",
+           ("tests/releases/test_series.py::test_a_year_of_quarters",)),
+    Mutant("periods: a person in a sum of them pays for the dearest", "releases/sums.py",
+           "elif len(releases) > 1 and ", "elif len(releases) > 2 and ",
+           ("tests/releases/test_series.py::test_a_person_pays_for_each_of_the_periods_that_are_added_up",)),
+    Mutant("periods: one is summed up twice", "releases/sums.py", "raise DualQueryError(\"two of the",
+           "str(\"two of the",
+           ("tests/releases/test_series.py::test_periods_of_a_series_come_one_by_one_and_count_once",)),
+    Mutant("running totals: parts as whole records", "privacy/neighbours.py", "return PARTS**2 * alone",
+           "return PARTS * alone", running("a_record_moves_each_step_as_it_is_charged")),
+    Mutant("running totals: an earlier record pays a fourth power", "table/periods.py",
+           "-(-units * w**2 // self.whole**2)", "-(-units * w**4 // self.whole**4)",
+           running("a_record_moves_each_step_as_it_is_charged")),
+    Mutant("running totals: the budget for each step", "releases/series.py",
+           "units = whole * PARTS**2 // sum(w * w for w in weights)", "units = whole",
+           running("all_steps_together_cost_no_record_more_than_the_budget")),
+    Mutant("running totals: between neighbours who know no parts", "releases/make.py",
+           "    refuse_parts(schema, neighbours)\n", "",
+           running("a_running_span_is_released_between_neighbours_that_know_its_parts")),
+]  # fmt: skip
+
+PLACES = [
+    Mutant("means: exchanged in one bin as in two", "queries/inside.py", "4 * number * HALF**2",
+           "2 * number * HALF**2", moves("sums inside bins-replace")),
+    Mutant("means: one column pays for all", "queries/inside.py", "(number * HALF, number * HALF**2)",
+           "(HALF, HALF**2)", moves("sums inside bins-add-remove")),
+    Mutant("means: places beyond the bin", "table/records.py", "int(each.max()) > MOST", "False",
+           ("tests/table/test_places.py::test_places_that_would_move_farther_than_is_charged_are_refused",)),
+]  # fmt: skip
+
+PRIORS = [
+    Mutant("a prior may be the private table", "releases/priors.py", "        refuse_same(each, table)\n", "",
+           ("tests/releases/test_priors.py::test_refusals",)),
+    Mutant("a prior may be a release that promises nothing", "releases/priors.py",
+           "if not release.certificate.private:", "if False:",
+           ("tests/releases/test_priors.py::test_a_release_is_a_prior_by_itself",)),
+    Mutant("a verdict outlives the rows that it was on", "releases/refit.py",
+           '("seal", "signature", "check", "accepted")', '("seal", "signature")',
+           ("tests/releases/test_priors.py::test_a_refit_leaves_the_verdict_on_rows_that_are_gone",)),
+    Mutant("a release passes that is as wrong as its limit", "releases/acceptance.py",
+           "if error + noise.size_within(2 * LEVEL - 1) * one <= limit:", "if error <= limit:",
+           ("tests/releases/test_check.py::test_false_passes_are_at_most_five_in_a_hundred_and_half_the_limit_passes",)),
+]  # fmt: skip
+
 MUTANTS = [
-    *RELATIONS, *STATISTIC_PRICES, *INTERACTIONS, *ITEMS, *WIDE, *SCORES, *VERBS, *PRICES, *LEDGERS, *WALLS, *SLOTS
+    *UNITS,
+    *RELATIONS, *STATISTIC_PRICES, *INTERACTIONS, *ITEMS, *WIDE, *SCORES, *VERBS, *PRICES, *LEDGERS, *WALLS, *SLOTS,
+    *PERIODS, *PLACES, *PRIORS,
 ]  # fmt: skip
 
 

@@ -14,6 +14,7 @@ These programs run in environments of their own: they import numpy, the peer and
 from __future__ import annotations
 
 import json
+import math
 import sys
 import time
 from collections.abc import Callable, Mapping
@@ -36,11 +37,41 @@ class Task:
     method: str
     seed: int
     cores: int
+    rho: float | None = (
+        None  # of exact Gaussian accounting; without it the peer's own turns ε and δ into noise
+    )
 
     @property
     def order(self) -> int:
         """How many attributes the widest table has."""
         return max(map(len, self.tables))
+
+
+def asked_epsilon(task: Task) -> float:
+    """The ε to ask a peer for that makes ρ of ε and δ itself: the task's, or the one of which it makes the task's ρ.
+
+    Such peers convert as in Proposition 12 of Canonne, Kamath and Steinke (2020),
+
+        ε = min over α of  αρ + ln(1 − 1/α) − ln(αδ)/(α − 1),
+
+    of which one minimum is sought over α − 1 = e^t.
+    """
+    if task.rho is None:
+        return task.epsilon
+    rho = task.rho
+
+    def epsilon(t: float) -> float:
+        alpha = 1 + math.exp(t)
+        return alpha * rho + math.log1p(-1 / alpha) - math.log(alpha * task.delta) / (alpha - 1)
+
+    low, high = -5.0, 15.0
+    while high - low > 1e-9:
+        third = (high - low) / 3
+        if epsilon(low + third) < epsilon(high - third):
+            high -= third
+        else:
+            low += third
+    return epsilon(low)
 
 
 Method = Callable[[Task], np.ndarray]

@@ -8,7 +8,7 @@ import numpy as np
 import pandas as pd
 from dpmm.pipelines import AIMPipeline, MSTPipeline, PrivBayesPipeline
 from dpmm.pipelines.base import MMPipeline
-from protocol import Method, Task, serve
+from protocol import Method, Task, asked_epsilon, serve
 
 ROUNDS, ITERATIONS = 48, 100  # instead of 16 for each attribute, and 1,000 after each round
 MODEL_MB = 8.0
@@ -17,7 +17,7 @@ MODEL_MB = 8.0
 def synthesise(task: Task, pipeline: type[MMPipeline], **settings: object) -> np.ndarray:
     """As many synthetic rows as there are real ones; the generator is told their number."""
     model = pipeline(
-        epsilon=task.epsilon, delta=task.delta, n_jobs=task.cores, disable_processing=True, **settings
+        epsilon=asked_epsilon(task), delta=task.delta, n_jobs=task.cores, disable_processing=True, **settings
     )
     domain = dict(zip(task.names, task.sizes, strict=True))
     model.fit(pd.DataFrame(task.rows, columns=task.names), domain=domain, random_state=task.seed)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 
 import numpy as np
+from nearest import nearest_distribution
 from protocol import Method, Task, serve
 
 from dualquery import Budget, Categorical, Domain, Neighbours, Records, Workload
@@ -46,14 +47,6 @@ def independent_noise(task: Task) -> np.ndarray:
     assert isinstance(artefact, BareAnswers)
     ends = np.cumsum([math.prod(task.sizes[j] for j in table) for table in task.tables])
     return np.concatenate([nearest_distribution(table) for table in np.split(artefact.values, ends[:-1])])
-
-
-def nearest_distribution(noisy: np.ndarray) -> np.ndarray:
-    """Of least squares: as much is taken off every cell as makes what stays above 0 sum to 1."""
-    falling = np.sort(noisy)[::-1]
-    excess = np.cumsum(falling) - 1
-    held = np.count_nonzero(falling * np.arange(1, len(noisy) + 1) > excess)
-    return np.maximum(noisy - excess[held - 1] / held, 0.0)
 
 
 METHODS: dict[str, Method] = {"release": chosen, "gaussian": independent_noise}

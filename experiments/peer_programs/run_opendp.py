@@ -29,7 +29,9 @@ def gaussian_scale(sensitivity: float, task: Task) -> float:
 
 
 def budget(task: Task) -> float:
-    """The budget in zero-concentrated privacy, by OpenDP's own conversion."""
+    """The budget in zero-concentrated privacy: the task's, or by OpenDP's own conversion."""
+    if task.rho is not None:
+        return task.rho
     return 1 / (2 * gaussian_scale(1.0, task) ** 2)
 
 

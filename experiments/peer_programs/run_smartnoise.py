@@ -5,7 +5,7 @@ from __future__ import annotations
 import random
 
 import numpy as np
-from protocol import Method, Task, serve
+from protocol import Method, Task, asked_epsilon, serve
 from snsynth.aim import AIMSynthesizer
 from snsynth.base import Synthesizer
 from snsynth.mwem import MWEMSynthesizer
@@ -29,12 +29,12 @@ def synthesise(task: Task, synthesizer: Synthesizer) -> np.ndarray:
 
 
 def aim(task: Task) -> np.ndarray:
-    return synthesise(task, AIMSynthesizer(epsilon=task.epsilon, delta=task.delta, degree=task.order))
+    return synthesise(task, AIMSynthesizer(epsilon=asked_epsilon(task), delta=task.delta, degree=task.order))
 
 
 def short_aim(task: Task) -> np.ndarray:
     """AIM with 48 rounds instead of 16 for each attribute; its 1,000 iterations after each are fixed."""
-    settings = {"epsilon": task.epsilon, "delta": task.delta, "degree": task.order}
+    settings = {"epsilon": asked_epsilon(task), "delta": task.delta, "degree": task.order}
     return synthesise(task, AIMSynthesizer(**settings, rounds=48))
 
 

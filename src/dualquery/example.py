@@ -161,6 +161,32 @@ def survey(people: int = PEOPLE, seed: int = SEED) -> pa.Table:
     return pa.table({name: columns[name] for name in ATTRIBUTES})
 
 
+GROWING = 10_000  # people in a year
+QUARTERS = ("2024-Q1", "2024-Q2", "2024-Q3", "2024-Q4")
+DRIFT = 0.3  # how much later the old answer than the young
+
+
+def growing(folder: Path) -> Example:
+    """The survey as it comes in over a year: a fourth of the people each quarter, the younger a little sooner."""
+    table = survey(GROWING)
+    rng, ages = np.random.default_rng(SEED + 1), np.asarray(table["age"])
+    turn = np.argsort(rng.random(GROWING) + DRIFT * np.argsort(np.argsort(ages)) / GROWING)
+    months = np.empty(GROWING, np.int64)
+    months[turn] = 1 + np.arange(GROWING) * 12 // GROWING
+    days = pa.array([f"2024-{month:02}-15" for month in months.tolist()])
+    schema = '[table]\nperiod = "received"\ncalendar = "quarter"\n\n' + SCHEMA
+    return Example(
+        "A survey that comes in over a year",
+        "survey.csv",
+        {"survey.csv": table.append_column("received", days), "schema.toml": schema},
+        GROWING,
+        "marginals:2",
+        QUESTIONS,
+        neighbours="add-remove",
+        judged=("marginals:2",),
+    )
+
+
 def words(codes: NDArray[np.generic], of: Sequence[str]) -> pa.Array:
     return pa.DictionaryArray.from_arrays(pa.array(codes.astype(np.int32)), list(of)).cast(pa.string())
 
@@ -377,3 +403,109 @@ def _register(*columns: Sequence[object] | NDArray[np.generic]) -> pa.Table:
 def _drawn(uniform: NDArray[np.float64], weights: NDArray[np.float64]) -> NDArray[np.intp]:
     edges = np.cumsum(weights) / weights.sum()
     return np.minimum(np.searchsorted(edges, uniform, side="right"), len(weights) - 1)
+
+
+HOUSEHOLDS = 6_000
+SIZES = (0.36, 0.31, 0.15, 0.12, 0.04, 0.02)  # of households of one person, of two, …
+
+DATABASE_SCHEMA = """# Households and the persons in them. Regions and answers are those of the form, and public.
+[database]
+protect = "household"
+
+[[table]]
+name = "household"
+key = "hh"
+
+[[table.attribute]]
+name = "region"
+values = ["North", "East", "South", "West", "Coast"]
+
+[[table.attribute]]
+name = "housing"
+values = ["owns", "rents"]
+
+[[table]]
+name = "person"
+parent = "household"
+link = "hh"
+key = "pid"
+at_most = 6
+at_least = 1
+
+[[table.attribute]]
+name = "age"
+edges = [0, 6, 18, 30, 45, 65, 80, 100]
+integer = true
+
+[[table.attribute]]
+name = "sex"
+values = ["female", "male"]
+
+[[table.attribute]]
+name = "work"
+values = ["none", "part time", "full time", "retired"]
+
+[[table.attribute]]
+name = "education"
+values = ["school", "vocational", "university"]
+"""
+
+
+def households(folder: Path) -> Example:
+    """Couples of about one age and like schooling, their children, people who live alone; both partners' work goes
+    together, and where there are children one of them works less."""
+    rng = np.random.default_rng(1871)
+    size = 1 + _drawn(rng.random(HOUSEHOLDS), np.array(SIZES))
+    region = rng.integers(5, size=HOUSEHOLDS)
+    home = np.repeat(np.arange(HOUSEHOLDS), size)
+    place = np.arange(len(home)) - np.repeat(np.cumsum(size) - size, size)
+    small = size[home] <= 2
+    oldest = np.where(size <= 2, rng.integers(20, 95, HOUSEHOLDS), rng.integers(26, 58, HOUSEHOLDS))
+    age = oldest[home] + np.where(place == 0, 0, rng.integers(-4, 4, len(home)))
+    child = (place > 1) | ((place == 1) & ~small & (rng.random(len(home)) < 0.2))
+    age = np.clip(np.where(child, oldest[home] - rng.integers(22, 40, len(home)), age), 0, 99)
+    first = rng.integers(2, size=HOUSEHOLDS)
+    alike = (place == 1) & ~child & (rng.random(len(home)) < 0.97)
+    sex = np.where(alike, 1 - first[home], np.where(place == 0, first[home], rng.integers(2, size=len(home))))
+    schooling = _drawn(rng.random(HOUSEHOLDS), np.array([0.25, 0.45, 0.3]))
+    own = _drawn(rng.random(len(home)), np.array([0.25, 0.45, 0.3]))
+    education = np.where(age < 18, 0, np.where(rng.random(len(home)) < 0.55, schooling[home], own))
+    busy = 0.55 + 0.15 * education - np.where((place == 1) & ~small, 0.35, 0.0)
+    work = np.where(rng.random(len(home)) < busy, 2, np.where(rng.random(len(home)) < 0.6, 1, 0))
+    work = np.where(age >= 65, np.where(rng.random(len(home)) < 0.9, 3, work), np.where(age < 18, 0, work))
+    owns = rng.random(HOUSEHOLDS) < 0.2 + 0.004 * oldest + 0.15 * (size > 2) + 0.1 * (schooling == 2)
+    return Example(
+        "Households that nobody lives in",
+        ".",
+        {
+            "household.csv": pa.table(
+                {
+                    "hh": np.arange(HOUSEHOLDS),
+                    "region": np.array(REGIONS)[region],
+                    "housing": np.where(owns, "owns", "rents"),
+                }
+            ),
+            "person.csv": pa.table(
+                {
+                    "pid": np.arange(len(home)),
+                    "hh": home,
+                    "age": age,
+                    "sex": np.array(["female", "male"])[sex],
+                    "work": np.array(["none", "part time", "full time", "retired"])[work],
+                    "education": np.array(["school", "vocational", "university"])[education],
+                }
+            ),
+            "schema.toml": DATABASE_SCHEMA,
+        },
+        HOUSEHOLDS,
+        "marginals:2",
+        (
+            "any(person.age < 18)",
+            "region = Coast & any(person.age >= 80)",
+            "any(person.age < 18) & all(person.work in {none, 'part time'})",
+            "count(person where work = 'full time') >= 2",
+            "all(person.education = university)",
+        ),
+        neighbours="add-remove",
+        judged=("marginals:1", "marginals:2", "any:1", "any:2"),
+    )

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import math
 import os
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from html import escape
 from pathlib import Path
@@ -258,6 +258,28 @@ def banded_curve(
         ),
     ]
     return _svg(WIDTH, height, title, marks)
+
+
+def lines(places: Sequence[str], curves: Mapping[str, Sequence[float]], title: str) -> str:
+    """A line for each name over some places, from zero up, its name at its end."""
+    names, most = list(curves), max(map(max, curves.values()))
+    frame = _Frame(1.0, 1.1 * most)
+    frame.right -= _room(names)
+    across = [frame.x(0.03 + 0.94 * i / max(1, len(places) - 1)) for i in range(len(places))]
+    for value in ticks(frame.most_y, 4):
+        frame.marks.append(_line(frame.left, frame.y(value), frame.right, frame.y(value), LINE))
+        frame.marks.append(_text(frame.left - 8, frame.y(value), f"{value:.3g}", anchor="end", colour=SOFT))
+    for x, place in zip(across, places, strict=True):
+        frame.marks.append(_text(x, frame.bottom + 16, place, anchor="middle", colour=SOFT))
+    low = frame.bottom
+    for name in sorted(names, key=lambda each: curves[each][-1]):
+        colour = (SOFT, ACCENT, WARM)[names.index(name) % 3]
+        ends = [(x, frame.y(value)) for x, value in zip(across, curves[name], strict=True)]
+        outline = " ".join(f"{x:.1f},{y:.1f}" for x, y in ends)
+        frame.marks.append(f'<polyline points="{outline}" fill="none" stroke="{colour}" stroke-width="2.5"/>')
+        low = min(low - FONT - 2, ends[-1][1])  # names do not lie on each other
+        frame.marks.append(_text(frame.right - 8, low, name, colour=colour))
+    return frame.svg(title)
 
 
 def pair_matrix(names: Sequence[str], pairs: set[tuple[int, int]]) -> str:

@@ -23,9 +23,13 @@ import dualquery
 from dualquery import Accounting, Budget, Neighbours, Release, example
 from dualquery.cli import run
 from dualquery.errors import DualQueryError
+from dualquery.ledger.books import Books
 from dualquery.mechanisms.dual_query.parameters import Learning, dual_query_pure, dual_query_rho
 from dualquery.mechanisms.wishes import MECHANISMS, WISHES, flags_of, options, size_in_bytes
 from dualquery.privacy.conversion import rho_of
+from dualquery.queries.families import from_texts
+from dualquery.table.encoding import encode
+from dualquery.table.schema import read_schema
 
 PEOPLE = 600
 QUICK = ["--mechanism", "dualquery", "--learning-rate", "2", "--samples", "20", "--rounds", "8"]
@@ -540,6 +544,28 @@ def test_demo(command: Run, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> 
         assert part in out
     assert (tmp_path / "demo" / "release" / "report.html").exists()
     refused(command("demo", "--out", tmp_path / "demo"), "exists already")
+
+
+def test_demo_of_a_series(command: Run, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Every error that is printed stands in the picture's place, and the ledger has one charge a quarter."""
+    monkeypatch.setattr(example, "GROWING", 800)
+    monkeypatch.setattr(example, "QUARTERS", example.QUARTERS[:2])
+    place = tmp_path / "demo"
+    code, out, err = command("demo", "--series", "--out", place)
+    assert code == 0, err
+    for part in ("dualquery series append", "2024-Q2", "so-far", "errors.svg", "do not publish"):
+        assert part in out
+    assert "2024-Q2" in (place / "errors.svg").read_text(encoding="utf-8")
+    assert [each.named for each in Books(place / "survey.ledger").read().charges] == ["2024-Q1", "2024-Q2"]
+    asked = "age >= 55 & sex = female"
+    code, out, err = command("series", "ask", place / "series", asked, "--json")
+    assert code == 0, err
+    told = json.loads(out)
+    assert told["periods"] == "2024-Q2"
+    schema = read_schema(place / "schema.toml").during("2024-Q2")
+    truth = from_texts(schema.domain, [asked]).fractions(encode(place / "survey.csv", schema))[0]
+    assert abs(told["answers"][0]["value"] - truth) < 0.15
+    refused(command("demo", "--series", "--kind", "graph", "--out", tmp_path / "other"), "table of records")
 
 
 @pytest.mark.parametrize("form", ["csv.gz", "parquet", "arrow"])

@@ -2,24 +2,31 @@
 
 from __future__ import annotations
 
+import shutil
+from http.client import HTTPConnection
 from pathlib import Path
 from threading import Event
 from typing import Any
+from urllib.request import url2pathname
 
+import pandas as pd
 import pytest
 import typer.main
 
+import dualquery
 from dualquery.cli import run as cli
 from dualquery.cli.app import app
 from dualquery.desk import columns, commands
 from dualquery.desk.columns import Edited, EditedSchema
-from dualquery.desk.commands import Released, WantedDraft, WantedLedger, WantedTable
+from dualquery.desk.commands import Released, WantedDraft, WantedLedger, WantedTable, accept_of
 from dualquery.desk.jobs import DeskJob, Jobs, written
-from dualquery.desk.run import bound
+from dualquery.desk.run import bound, shown_by_browser
 from dualquery.errors import DualQueryError, SchemaError
+from dualquery.releases.certificate import Certificate
+from dualquery.releases.seal import sealed
 from dualquery.service.limits import ProblemError
 from dualquery.table.draft import schema_draft
-from dualquery.table.schema import MARK, parse_schema
+from dualquery.table.schema import DRAFT_LINE, MARK, parse_schema
 from tests.desk.conftest import KEY, Sitting
 
 HOSTILE = "<img src=x onerror=alert(1)>.csv"
@@ -131,6 +138,11 @@ def test_what_a_button_runs_is_a_command_with_its_flags(arguments: list[str]) ->
     ("table", "file"),
     [
         ("people.csv", "people.schema.toml"),
+        ("people.csv.gz", "people.schema.toml"),
+        ("visits.2023.csv", "visits.2023.schema.toml"),
+        ("visits.2024.csv", "visits.2024.schema.toml"),
+        (".hidden.csv", "hidden.schema.toml"),
+        ("people", "people.schema.toml"),
         ("clinic.xlsx#patients", "clinic.schema.toml"),
         ("../other/people.parquet", "people.schema.toml"),
         (HOSTILE, "_img_src_x_onerror_alert_1__.schema.toml"),
@@ -291,3 +303,71 @@ def test_a_hundred_columns_are_shown_and_ten_thousand_refused(tmp_path: Path) ->
         else:
             with pytest.raises(SchemaError, match="use the commands"):
                 columns.shown(path)
+
+
+def test_marks_stay_where_somebody_deleted_the_line_draft(drafted: Path) -> None:
+    """By hand, and without going through the columns: the desk must not make them public by saving."""
+    drafted.write_text(drafted.read_text("utf-8").replace(DRAFT_LINE, ""), encoding="utf-8")
+    found = columns.shown(drafted)
+    assert not found["draft"]
+    assert not any(each["public"] for each in found["columns"])
+    assert parse_schema(edit(drafted, public=False), origin="x").draft
+
+
+def test_a_second_window_does_not_change_what_a_running_release_is_judged_by(
+    here: Sitting, folder: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    go = Event()
+
+    def run(self: Jobs, job: DeskJob) -> None:
+        go.wait(10)
+        job.code = 0
+
+    monkeypatch.setattr(Jobs, "_run", run)
+    assert here.post("/v1/release", {**ASKED, "limit": 0.25}, "a" * 16)[0] == 200
+    before = (folder / accept_of("people.csv")).read_text("utf-8")
+    assert "0.25" in before
+    status, said = here.post("/v1/release", {**ASKED, "limit": 1.5}, "b" * 16)
+    assert (status, said["error"]["code"]) == (409, "busy")
+    assert (folder / accept_of("people.csv")).read_text("utf-8") == before
+    go.set()
+
+
+def test_a_body_of_unknown_length_is_refused(here: Sitting) -> None:
+    connection = HTTPConnection("127.0.0.1", here.port, timeout=60)
+    connection.request("POST", "/v1/columns", iter([b"{}"] * 3), encode_chunked=True, headers={
+        "Transfer-Encoding": "chunked", "Content-Type": "application/json"
+    })  # fmt: skip
+    assert connection.getresponse().status == 413
+    connection.close()
+
+
+def test_a_folder_whose_schema_is_no_schema_hides_no_other(here: Sitting, folder: Path) -> None:
+    """Sealed, but by somebody who wrote it by hand."""
+    dualquery.release(
+        pd.DataFrame({"a": ["x", "y"] * 50}),
+        schema={"attribute": [{"name": "a", "values": ["x", "y"]}]},
+        workload="marginals:1",
+        budget=1.0,
+        check=0,
+    ).save(folder / "made")
+    shutil.copytree(folder / "made", folder / "forged")
+    certificate = Certificate.from_json((folder / "forged" / "certificate.json").read_text("utf-8"))
+    forged = {name: value for name, value in certificate.plain().items() if name != "seal"}
+    text = sealed(Certificate.of({**forged, "schema": "no schema"}), None).to_json()
+    (folder / "forged" / "certificate.json").write_text(text, encoding="utf-8")
+    status, said, _ = here.request("GET", "/v1/desk")
+    assert status == 200
+    assert [each["name"] for each in said["releases"]] == ["made"]
+
+
+def test_the_browser_is_called_without_the_token(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Whoever else works on the machine sees what programs are called with."""
+    called: list[str] = []
+    monkeypatch.setattr("webbrowser.open", called.append)
+    with shown_by_browser("http://127.0.0.1:1/#secret"):
+        path = Path(url2pathname(called[0].removeprefix("file://")))
+        assert "secret" not in called[0]
+        assert "#secret" in path.read_text("ascii")
+        assert path.parent.stat().st_mode & 0o077 == 0
+    assert not path.exists()

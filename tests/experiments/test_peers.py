@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import csv
 import importlib
+import json
 import os
 import sys
 import time
@@ -18,15 +19,32 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+from dualquery.privacy.conversion import epsilon_of, tight_gaussian_epsilon
 from dualquery.queries.tables import Tables
+from dualquery.queries.workload import Workload
 from dualquery.table.domain import Categorical, Domain
 from experiments import environments, peer_runs, peers
 from experiments.data import Data
 from experiments.harness import Kept, Row, Setting, Size, main, run
-from experiments.peer_methods import ADULT, CASES, PEERS, SMALLEST, Case, Method, Peer, Release
+from experiments.peer_methods import (
+    ADULT,
+    CASES,
+    DELTA,
+    EXACT,
+    OWN,
+    PEERS,
+    SMALLEST,
+    SOURCE_NAMES,
+    Case,
+    Method,
+    Peer,
+    Release,
+)
 from experiments.peer_page import draw, find
-from experiments.peer_runs import Terms, worth_another_try
+from experiments.peer_runs import Terms, exact_rho, worth_another_try
 from experiments.processes import DONE, run_within
+from experiments.residual_planner import least_rms
+from experiments.svd_bound import classical_variance, exact_variance, svd_bound
 from tests.experiments.outputs import rows_after_run
 
 FAKE = """
@@ -207,6 +225,7 @@ def test_errors_are_those_of_counting_by_hand() -> None:
         "l1": np.mean([d.sum() for d in distances]),
         "worst_table": max(d.sum() for d in distances),
         "max_cell": max(d.max() for d in distances),
+        "rms": np.sqrt(np.square(np.concatenate(distances)).mean()),
     }
     assert peer_runs.errors_of(made, tables, truth) == pytest.approx(wanted)
     fractions = np.concatenate([cells(made, members) for members in tables.sets])
@@ -291,8 +310,15 @@ def test_the_full_size_asks_everybody_everything(invented_data: Data) -> None:
     for case in CASES:
         mine = [key for key in full if (key["data"], key["tables"]) == (case.data, case.tables)]
         for epsilon in case.epsilons:
-            asked = {(key["peer"], key["method"]) for key in mine if key["epsilon"] == epsilon}
-            assert asked == {(peer.name, method.name) for peer in case.peers for method in peer.methods}
+            asked = {
+                (key["peer"], key["method"], key["accounting"]) for key in mine if key["epsilon"] == epsilon
+            }
+            assert asked == {
+                (peer.name, method.name, accounting)
+                for peer in case.peers
+                for method in peer.methods
+                for accounting in method.accountings
+            }
     assert len({tuple(key.values()) for key in full}) == len(full)
     assert {case.peers for case in CASES if case.rows is None} == {PEERS}
     first = min(peers.EXPERIMENT.points(Setting(invented_data, Size.FULL)), key=lambda point: point.turn)
@@ -348,6 +374,7 @@ def test_flags_are_checked_and_become_terms(capsys: pytest.CaptureFixture[str]) 
 
 def made_row(peer: str, method: str, **measured: object) -> Row:
     key = {"data": "adult", "tables": "all 3-way", "epsilon": 1, "peer": peer, "method": method, "run": 0}
+    key["accounting"] = OWN
     cost = {"process_seconds": 10, "processor_seconds": 5, "peak_gb": 1, "delta": 0.001, "cores": 1}
     errors = {"worst_table": 0.5, "max_cell": 0.004} if "l1" in measured else {}
     return {**key, **cost, **errors, "outcome": DONE, **measured}
@@ -415,3 +442,100 @@ def test_missing_data_are_a_sentence(fake: Peer, tmp_path: Path) -> None:
     problems = run(peers.experiment(Terms(data=("adult",)), (fake,)), setting, tmp_path / "out")
     assert len(problems) == 1
     assert "adult.csv.gz" in problems[0]
+
+
+# Packages that are on no index
+
+
+def package(folder: Path, name: str) -> Path:
+    (folder / name).mkdir(parents=True)
+    (folder / name / "__init__.py").write_text(f"WHO = {name!r}\n")
+    return folder
+
+
+def test_sources_are_folders_that_hold_the_package(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    first, second = SOURCE_NAMES
+    plain, nested = package(tmp_path / "a", first), package(tmp_path / "b" / "src", second)
+    flags = ["--source", f"{first}={plain}", "--source", f"{second}={nested.parent}"]
+    terms = peers.terms_given(peers.arguments_of(flags))
+    assert dict(terms.sources) == {first: plain, second: nested}
+    for wrong, words in (
+        (f"{first}={tmp_path}", f"'{tmp_path}' is no source folder of {first}: it holds neither"),
+        (f"{first}=", "'' is no source folder"),
+        (first, "'' is no source folder"),
+        (f"pandas={plain}", f"is not NAME=DIR with one of {first}, {second}"),
+    ):
+        with pytest.raises(SystemExit):
+            peers.arguments_of(["--source", wrong])
+        assert words in capsys.readouterr().err
+
+
+def test_an_environment_imports_from_named_folders(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    """Nothing is installed: a folder is used as it lies there, and another one makes another environment."""
+    monkeypatch.setattr(environments, "install", lambda *_, **__: None)
+    sources = package(tmp_path / "a", "one"), package(tmp_path / "b", "two")
+    homes = tmp_path / "homes"
+    assert environments.environment_problem("kind", ("one",), homes, None, sys.executable, sources) is None
+    command = [
+        str(environments.python_in(homes / "kind")),
+        "-E",
+        "-s",
+        "-c",
+        "import one, two; print(one.WHO, two.WHO)",
+    ]
+    assert environments.run_quietly(command) == "one two\n"
+    missing = environments.environment_problem("gone", ("one",), homes, None, str(tmp_path / "no-python"))
+    assert missing is not None
+    assert missing.startswith("gone cannot be installed for Python")
+    assert "no-python cannot be run: No such file or directory" in missing
+
+
+def test_a_peer_without_its_sources_is_a_row_that_names_the_flags(fake: Peer, invented_data: Data) -> None:
+    absent = replace(fake, requirements=("x",), sources=SOURCE_NAMES)
+    named = Terms(memory=8.0, sources=((SOURCE_NAMES[0], Path("somewhere")),))
+    release = Release(TOY, absent, "copies", 1.0, 0)
+    outcome = peer_runs.measure(invented_data, release, named, 60)["outcome"]
+    assert outcome == (
+        f"not started: fake is on no package index; name where its sources lie with --source {SOURCE_NAMES[1]}=DIR"
+    )
+
+
+# Accounting
+
+
+@pytest.mark.parametrize("epsilon", [0.1, 1.0, 10.0])
+def test_exact_rho_is_what_gaussian_noise_alone_may_spend(
+    epsilon: float, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    rho = exact_rho(epsilon)
+    assert tight_gaussian_epsilon(rho, delta=DELTA) == pytest.approx(epsilon, rel=1e-6)
+    assert epsilon_of(rho, delta=DELTA) > 1.04 * epsilon, "zero-concentrated privacy grants less"
+    monkeypatch.syspath_prepend(str(peer_runs.PROGRAMS))
+    protocol = importlib.import_module("protocol")
+    task = protocol.Task(np.zeros((1, 1)), ["a"], [2], [[0]], epsilon, DELTA, "AIM", 0, 1)
+    assert protocol.asked_epsilon(task) == epsilon
+    asked = protocol.asked_epsilon(replace(task, rho=rho))
+    assert asked == pytest.approx(epsilon_of(rho, delta=DELTA), rel=1e-6), "of which a peer makes this ρ"
+
+
+def test_the_task_has_rho_where_accounting_is_exact(fake: Peer, invented_data: Data, tmp_path: Path) -> None:
+    records = TOY.records(invented_data)
+    told = {}
+    for accounting in (OWN, EXACT):
+        peer_runs.write_task(tmp_path, Release(TOY, fake, "copies", 1.0, 0, accounting), records, 1)
+        told[accounting] = json.loads((tmp_path / "task.json").read_text())["rho"]
+    assert told == {OWN: None, EXACT: exact_rho(1.0)}
+
+
+# ResidualPlanner
+
+
+@pytest.mark.parametrize(("sizes", "order"), [((2, 2, 2), 2), ((2, 3, 4), 2), ((5, 3), 1), ((2, 3, 2, 2), 3)])
+def test_the_closed_form_is_the_bound_by_singular_values(sizes: tuple[int, ...], order: int) -> None:
+    domain = Domain(tuple(Categorical(f"a{j}", tuple("uvwxyz"[:size])) for j, size in enumerate(sizes)))
+    tables = Tables(domain, tuple(combinations(range(len(sizes)), order)))
+    squared = svd_bound(Workload(domain, (tables,), "tables"), epsilon=1.0, delta=DELTA)
+    exact = squared * exact_variance(1.0, DELTA) / classical_variance(1.0, DELTA)
+    assert least_rms(sizes, order, epsilon=1.0, delta=DELTA) ** 2 == pytest.approx(exact, rel=1e-6)

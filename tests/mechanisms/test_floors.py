@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from dualquery.fitting.measured import Measured, Numbers
-from dualquery.mechanisms.floors import MISFITS, UNSEEN, WITHIN, floors
+from dualquery.mechanisms.floors import MISFITS, ON_ONE_SIDE, UNSEEN, WITHIN, floors
 from dualquery.queries.families import from_texts
 from dualquery.queries.random_families import random_literals
 from dualquery.queries.workload import Workload
@@ -26,7 +26,12 @@ def rows(seed: int = 0, number: int = 20_000) -> Records:
 
 
 def interaction(*members: int, variance: float = 100.0) -> Measured:
-    return Measured(members, np.zeros([int(DOMAIN.sizes[j]) for j in members]), variance)
+    """Of one attribute as the rows have it, of more none."""
+    values = np.zeros([int(DOMAIN.sizes[j]) for j in members])
+    if len(members) == 1:
+        codes = rows().to_rows()[:, members[0]]
+        values = RECORDS * (np.bincount(codes, minlength=len(values)) / len(codes) - 1 / len(values))
+    return Measured(members, values, variance)
 
 
 def asked(*texts: str) -> Workload:
@@ -39,7 +44,12 @@ def found(texts: list[str], *measured: Measured):  # type: ignore[no-untyped-def
     return floors(group, workload.fractions(released), measured, released, RECORDS)
 
 
-ONES = (interaction(0), interaction(1, variance=400.0), interaction(2, variance=0.0))
+ONES = (
+    interaction(0),
+    interaction(1, variance=400.0),
+    interaction(2, variance=0.0),
+    Measured((), np.array(float(RECORDS)), 0.0),
+)
 
 
 def test_the_noise_of_one_attribute_is_that_of_its_interaction() -> None:
@@ -49,7 +59,7 @@ def test_the_noise_of_one_attribute_is_that_of_its_interaction() -> None:
 
 
 def test_noise_of_the_number_of_records_moves_what_is_not_even() -> None:
-    least = found(["a = 3", "not a = 3"], *ONES, Measured((), np.array(1000.0), 50.0**2)).least
+    least = found(["a = 3", "not a = 3"], *ONES[:3], Measured((), np.array(1000.0), 50.0**2)).least
     share = float((rows().to_rows()[:, 0] == 3).mean())
     by_hand = WITHIN * np.sqrt(75 + 2500 * (share - 0.25) ** 2) / RECORDS
     assert least == pytest.approx([by_hand, by_hand])
@@ -69,9 +79,39 @@ def test_items_are_counted_one_by_one_and_twice() -> None:
     released = Records.from_rows(domain, np.random.default_rng(0).random((500, 3)) < 0.3)
     asked_now = random_literals(domain, 1, 20, seed=0)
     (group,) = asked_now.groups
-    once, again = (Measured(Numbers("totals", (0, 1, 2)), np.zeros(3), v) for v in (100.0, 300.0))
+    counts = RECORDS * released.to_rows().mean(axis=0)
+    once, again = (
+        Measured(Numbers("totals", (0, 1, 2)), counts + off, v) for off, v in ((3.0, 100.0), (-9.0, 300.0))
+    )
     least = floors(group, asked_now.fractions(released), (once, again), released, RECORDS).least
     assert least == pytest.approx(np.full(20, WITHIN * np.sqrt(75.0) / RECORDS))
+
+
+def test_a_bar_holds_what_was_measured_where_rows_say_something_else() -> None:
+    """Rows far from the measured number y: beyond y ± 1.645σ on one side lies one truth in twenty."""
+    moved = Measured((0,), interaction(0).values + np.array([30.0, 0.0, 0.0, -30.0]), 100.0)
+    least = found(["a = 0", "not a = 0", "a in {0, 3}", "a = 1"], moved, *ONES[1:]).least
+    noise = np.sqrt(75.0)
+    far, near = (30 + 1.6449 * noise) / RECORDS, WITHIN * noise / RECORDS
+    assert least == pytest.approx([far, far, WITHIN * np.sqrt(100.0) / RECORDS, near], rel=1e-3)
+
+
+def test_such_bars_hold_nineteen_of_twenty_truths_however_rows_shrink() -> None:
+    rng, truth, noise = np.random.default_rng(5), 40.0, 10.0
+    told = truth + noise * rng.standard_normal(20_000)
+    for shrunk in (told, 0.7 * told, 0.3 * told):
+        off = np.abs(shrunk - told)
+        bar = np.maximum(WITHIN * noise, off + ON_ONE_SIDE * noise)
+        assert 0.935 <= (np.abs(shrunk - truth) <= bar).mean() <= 0.985
+
+
+def test_less_than_nothing_was_measured() -> None:
+    """No truth is below 0: a bar need not reach there."""
+    cells = interaction(0).values.copy()
+    cells[0] = -RECORDS / 4 - 50.0
+    (least,) = found(["a = 0"], Measured((0,), cells, 100.0), *ONES[1:]).least
+    share = float((rows().to_rows()[:, 0] == 0).mean())
+    assert least == pytest.approx(share + 1.6449 * np.sqrt(75.0) / RECORDS, rel=1e-3)
 
 
 def test_nothing_is_added_where_all_pairs_were_measured_or_no_tables() -> None:

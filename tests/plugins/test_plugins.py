@@ -194,7 +194,7 @@ def test_a_session_may_register(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def test_every_built_in_name_is_found_where_it_is_said_to_be() -> None:
-    for registry in Registry.every.values():
+    for registry in list(Registry.every.values()):
         for name in registry.homes:
             assert registry[name].name == name
 

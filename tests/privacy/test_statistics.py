@@ -79,21 +79,25 @@ from dualquery.queries.derived import (
 )
 from dualquery.queries.distances import Distances, DistanceSums, Knots
 from dualquery.queries.families import from_texts, parities
-from dualquery.queries.group import Listed, NotProducts, bound_of_queries
+from dualquery.queries.group import Group, Listed, NotProducts, bound_of_queries
 from dualquery.queries.inside import BinSums
+from dualquery.queries.language.units import groups_of
 from dualquery.queries.lists import NamedCells
 from dualquery.queries.means import CellMeans
 from dualquery.queries.misfits import FINE as FINE_MISFIT
 from dualquery.queries.misfits import Errors, SummedMisfits
 from dualquery.queries.tables import Tables, centred
+from dualquery.queries.views import Tallies, View, ViewInteractions, ViewTables
 from dualquery.queries.workload import Workload
 from dualquery.randomness import SeededEntropy
 from dualquery.table.codes import codes_table
+from dualquery.table.database import Database, Linked, database_of
 from dualquery.table.domain import Categorical, Domain, Items, Numeric
 from dualquery.table.graph import graph_of
 from dualquery.table.places import HALF, MOST, has_places
 from dualquery.table.points import euclidean_axes
 from dualquery.table.records import Records, SparseItems
+from dualquery.table.units import units_of
 from tests.privacy.definitions import next_to
 from tests.privacy.watched import Diary, WatchedCounter, WatchedEntropy, WatchedLedger, in_order
 
@@ -151,6 +155,34 @@ class Graded:
 
     def most_differing(self) -> int:
         return self.differing
+
+
+def houses(at_most: int, *sizes: int, root: int = 2) -> Database:
+    """Households of a region, each with at most so many persons, of attributes of these sizes."""
+    region, *own = domain_of(root, *sizes).columns
+    own = [replace(column, name=f"b{j}") for j, column in enumerate(own)]
+    person = Linked("person", tuple(own), parent="house", link="h", at_most=at_most, at_least=0)
+    return database_of([Linked("house", (region,), key="h"), person], "house")
+
+
+def over_units(database: Database, *texts: str) -> Group:
+    (group,) = groups_of(database, texts, texts)
+    return group
+
+
+FAMILIES = houses(3, 3)  # 40 units: two regions, at most three persons of three kinds
+COUPLES = houses(3, 2, 2)
+
+
+def rows_of(database: Database, *sets: tuple[int, ...], c: int, slots: int = 1) -> ViewTables:
+    return ViewTables(View(database, "person", slots, c), sets)
+
+
+def view_interactions(
+    database: Database, *sets: tuple[int, ...], c: int, slots: int = 1, multipliers: tuple[int, ...] = ()
+) -> ViewInteractions:
+    view = View(database, "person", slots, c)
+    return ViewInteractions(view, interactions(view.domain, *sets, multipliers=multipliers))
 
 
 GRADED = Graded(domain_of(3), ((3, 0, 0), (0, 3, 1)), unit=3, satisfied=1, differing=2)
@@ -331,6 +363,34 @@ WIDE_STATISTICS = [
         everywhere(CLIPPED),
     ),
 ]
+
+FEW_ROWS = "with few rows no two units of many values are without a common cell"
+UNIT_STATISTICS = [
+    Case("tables of units", FAMILIES, Tables(FAMILIES, ((0,), (1,), (0, 1)))),
+    Case("tables of rows", FAMILIES, rows_of(FAMILIES, (2,), (0, 2), c=2)),
+    Case("tables of rows, units alike", FAMILIES, rows_of(FAMILIES, (2,), (1, 2), c=1)),
+    Case("tables of rows, rows alike", FAMILIES, rows_of(FAMILIES, (2,), c=3)),
+    Case("the number of rows", FAMILIES, rows_of(FAMILIES, (), c=2)),
+    Case("tables of pairs of rows", FAMILIES, rows_of(FAMILIES, (2, 3), c=2, slots=2)),
+    Case("tables of pairs and units", COUPLES, rows_of(COUPLES, (2, 5), (0, 4), c=6, slots=2)),
+    Case("interactions of rows", FAMILIES, view_interactions(FAMILIES, (2,), c=2), {(REPLACE, L1): TWICE}),
+    Case("interactions of rows and units", FAMILIES, view_interactions(FAMILIES, (0, 2), c=3, multipliers=(2,))),
+    Case("interactions of pairs of rows", COUPLES, view_interactions(COUPLES, (2, 5), c=2, slots=2)),
+    Case("tallies", FAMILIES, Tallies(FAMILIES, "person", ((0,),), (3,), 3), both(REPLACE, FEW_ROWS)),
+    Case("tallies of two attributes", COUPLES, Tallies(COUPLES, "person", ((0,), (1,)), (1, 2), 3)),
+    Case("any", FAMILIES, over_units(FAMILIES, "any(b0 = v1)")),
+    Case("all beside its contrary", FAMILIES, over_units(FAMILIES, "all(b0 = v0)", "any(b0 != v0)")),
+    Case("counts of rows", FAMILIES, over_units(FAMILIES, *(f"count(person where b0 = v1) = {k}" for k in range(4)))),
+    Case("any and all and units", COUPLES, over_units(COUPLES, "any(b0 = v1 & b1 = v0) & a0 = v1")),
+    Case(
+        "any of two values",
+        FAMILIES,
+        over_units(FAMILIES, "any(b0 = v0)", "any(b0 = v1)", "count(person where b0 = v0) >= 3"),
+        both(ADD_REMOVE, BOUND),
+    ),
+    Case("tallies, units alike", COUPLES, Tallies(COUPLES, "person", ((1,),), (1,), 1)),
+    Case("tallies of pairs", COUPLES, Tallies(COUPLES, "person", ((0, 1),), (1,), 3), both(REPLACE, FEW_ROWS)),
+]  # fmt: skip
 
 TRIANGLE = graph_of(("a", "b", "c"))
 WEIGHED = graph_of(("a", "b", "c"), weight="w", heaviest=2)
@@ -562,6 +622,7 @@ STATISTICS = [
     ),
     *WIDE_STATISTICS,
     *CELLS_AS_WRITTEN,
+    *UNIT_STATISTICS,
 ]  # fmt: skip
 
 
@@ -663,6 +724,14 @@ def short(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> It
 
 
 def records_of(case: Case, table: Table) -> Records:
+    if isinstance(case.domain, Database):
+        roots = np.array([root for root, _ in table], np.int64).reshape(
+            len(table), case.domain.root.domain.width
+        )
+        rows = [row for _, hanging in table for row in hanging]
+        width = case.domain.children[0].domain.width
+        sizes = np.array([len(hanging) for _, hanging in table], np.int64)
+        return units_of(case.domain, roots, [(sizes, np.array(rows, np.int64).reshape(len(rows), width))])
     inside = [i for i, column in enumerate(case.domain.columns) if has_places(column)]
     rows = np.array(table, np.int64).reshape(len(table), case.domain.width + len(inside))
     records = Records.from_rows(case.domain, rows[:, : case.domain.width])
@@ -680,6 +749,13 @@ def records_of(case: Case, table: Table) -> Records:
 
 
 def universe_of(domain: Domain) -> list[tuple[int, ...]]:
+    if isinstance(domain, Database):  # every unit: what is known of it, and its rows
+        (child,) = domain.children
+        roots = universe_of(domain.root.domain)
+        number = range(child.at_least, child.at_most + 1)
+        rows = universe_of(child.domain)
+        hanging = [each for m in number for each in combinations_with_replacement(rows, m)]
+        return [*product(roots, hanging)]
     codes = list(product(*(range(int(size)) for size in domain.sizes)))
     inside = sum(map(has_places, domain.columns))
     return [(*x, *places) for x in codes for places in product(ENDS, repeat=inside)]
@@ -978,3 +1054,9 @@ def test_the_range_of_signed_errors_by_hand() -> None:
     assert signed_range(Neighbours.ADD_REMOVE, 5) == 5
     tables = whole_tables(TWO_TABLES, CROSSED)
     assert [tables.range(relation) for relation in RELATIONS] == [4 * FINE, 2 * FINE]
+
+
+def test_a_cell_that_is_named_twice_would_move_twice() -> None:
+    for named in ([3, 3], [4, 3]):
+        with pytest.raises(ValueError, match="once each"):
+            NamedCells(np.array(named, np.uint64))

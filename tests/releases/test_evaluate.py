@@ -8,12 +8,14 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+import pyarrow as pa
 import pytest
 
 import dualquery
 from dualquery import QueryError, Records, Release, ReleaseError
 from dualquery.mechanisms.artefact import BareAnswers, SyntheticRecords
 from dualquery.releases import evaluate as evaluating
+from dualquery.table.schema import parse_schema
 
 Make = Callable[..., Release]
 
@@ -93,3 +95,20 @@ def test_a_workload_of_another_schema_is_refused(make: Make, records: Records) -
     other = dualquery.Domain((dualquery.Categorical("a", ("x", "y")),))
     with pytest.raises(QueryError, match="another schema"):
         dualquery.evaluate(make(), records, dualquery.marginals(other, 1))
+
+
+def test_a_release_of_a_period_is_compared_with_the_records_of_that_period() -> None:
+    rows = [("2024-01-05", "f")] * 400 + [("2024-04-05", "m")] * 1_600
+    table = pa.table({"received": [a for a, _ in rows], "sex": [b for _, b in rows]})
+    text = '[table]\nperiod = "received"\ncalendar = "quarter"\n[[attribute]]\nname = "sex"\nvalues = ["f", "m"]\n'
+    made = dualquery.release(
+        table,
+        schema=parse_schema(text, origin="test"),
+        workload="marginals:1",
+        budget=dualquery.Budget(5, 1e-6),
+        period="2024-Q1",
+        check=0,
+    )
+    found = dualquery.evaluate(made, table)
+    assert found.rows == 400
+    assert found.max_error < 0.05

@@ -70,6 +70,14 @@ def test_the_certificate_names_the_prior_and_how_far_it_was_believed(
     )  # bars, too: replicas are drawn again from the same atoms
 
 
+def test_the_report_says_that_nothing_protects_the_prior(release: Release, tmp_path: Path) -> None:
+    release.save(tmp_path / "released", registry=True)
+    for name in ("report.html", "registry.html", "registry.json"):
+        said = (tmp_path / "released" / name).read_text("utf-8")
+        assert "The prior: census sample 2023, 3,000 records" in said
+        assert "nothing here protects them" in said
+
+
 def test_what_is_spent_does_not_depend_on_the_prior(release: Release) -> None:
     alone = made(prior=None, prior_origin=None)
     assert alone.certificate["spent"] == release.certificate["spent"]
@@ -88,7 +96,7 @@ def test_a_release_is_a_prior_by_itself(release: Release, tmp_path: Path) -> Non
         found = made(prior=prior).certificate["prior"]
         assert found[0]["records"] == pytest.approx(3_000, abs=300)
         assert found[0]["origin"].startswith("a release of ε = 1")
-    with pytest.raises(DualQueryError, match="promises nothing"):
+    with pytest.raises(DualQueryError, match="promises nothing by itself: a seed was used"):
         made(prior=release, prior_origin=None)
 
 

@@ -10,6 +10,7 @@ import numpy as np
 import pyarrow as pa
 import pytest
 
+import dualquery
 from dualquery import Accounting, Budget, BudgetError, DataError, DualQueryError, Neighbours, Series
 from dualquery.counting.opening import open_counter
 from dualquery.ledger.books import Books, create
@@ -186,3 +187,22 @@ def test_what_a_known_number_is_not_for(folder: Path) -> None:
     with pytest.raises(DataError, match="one by one"):
         of(folder).append(folder / "v.csv", BUDGET, period="2024")
     assert Books(folder / "v.ledger").read().charges == ()
+
+
+@pytest.mark.parametrize(
+    ("neighbours", "whole"), [(Neighbours.ADD_REMOVE, PARTS), (Neighbours.IN_PARTS, PARTS + 1)]
+)
+def test_a_running_span_is_released_between_neighbours_that_know_its_parts(
+    neighbours: Neighbours, whole: int
+) -> None:
+    """Without a Series: each record of the last period would count 64 times, and be charged as one."""
+    rows = pa.table({"received": ["2024-01-03"] * 50, "value": ["0"] * 50})
+    budget = Budget(1, 1e-6, neighbours, Accounting.ZCDP)
+    with pytest.raises(BudgetError, match="through a Series"):
+        dualquery.release(
+            rows,
+            schema=parse_schema(SCHEMA, origin="test"),
+            workload="marginals:1",
+            budget=budget,
+            period=span(24_288, 24_288, whole),
+        )

@@ -19,6 +19,7 @@ from dualquery.cli import run
 from dualquery.fitting.measured import Measured, MeasuredTables
 from dualquery.ledger.books import Books, create
 from dualquery.releases import series as room
+from dualquery.releases.certificate import RowsFrom
 from dualquery.releases.sums import added
 from dualquery.releases.verify import audit, verify
 from dualquery.table.domain import Categorical, Domain
@@ -151,6 +152,10 @@ def test_refusals_of_the_command_line(folder: Path, capsys: pytest.CaptureFixtur
             ["append", str(folder / "s"), str(folder / "far.csv"), *common, "--period", "2024-Q1"],
             "longer than a quarter",
         ),
+        (
+            ["append", str(folder / "s"), str(folder / "v.csv"), *common[:6], "--period", "2024-Q1"],
+            "Give --delta",
+        ),
         (["ask", str(folder / "s"), "sex = m"], "is no series"),
         (["ask", str(folder / "s"), "--so-far", "--period", "2024"], "two different questions"),
         (["ask", str(folder / "s")], "no query to answer"),
@@ -210,6 +215,19 @@ def test_what_fails_between_charge_and_folder_costs_that_release_alone(
     assert series.periods == ("2024-Q1", "2024-Q3")
 
 
+def test_a_period_that_was_charged_and_never_released_leaves_a_gap(folder: Path) -> None:
+    series = of(folder)
+    for period in ("2024-Q1", "2024-Q3"):
+        series.append(folder / "v.csv", BUDGET, period=period, **FAST)
+    whole = series.so_far(bars=False)
+    assert whole.certificate["period"]["periods"] == "2024-Q1, 2024-Q3"
+    assert abs(whole.certificate["records"]["rows"] - 600) < 200
+    whole.save(folder / "whole")
+    assert verify(folder / "whole").certificate.private
+    with pytest.raises(DataError, match="not all of"):
+        series.between("2024-Q1", "2024-Q3")
+
+
 def test_the_same_period_twice_at_once_is_refused(folder: Path) -> None:
     series = of(folder)
     with room._alone(series.folder / "2024-Q1"), pytest.raises(ReleaseError, match="being appended already"):
@@ -264,3 +282,95 @@ def test_eight_processes_killed_while_they_append(folder: Path) -> None:
 @pytest.mark.long
 def test_two_processes_append_at_once(folder: Path) -> None:
     assert killed(folder, ["2024-Q1", "2024-Q2"], seed=0) == {"charged": 2, "drawn": 2, "released": 2}
+
+
+PERSONS = """
+[table]
+unit = "who"
+period = "received"
+calendar = "quarter"
+
+[[attribute]]
+name = "sex"
+values = ["f", "m"]
+
+[[attribute]]
+name = "region"
+values = ["a", "b", "c"]
+"""
+
+
+def test_a_person_pays_for_each_of_the_periods_that_are_added_up(tmp_path: Path) -> None:
+    """Of a person K records count in each period, so that a sum of two periods holds 2 K of them."""
+    rng = np.random.default_rng(0)
+    rows = [
+        f"p{rng.integers(400)},2024-{month:02}-15,{'fm'[int(rng.integers(2))]},{'abc'[int(rng.integers(3))]}"
+        for month in (2, 5)
+        for _ in range(1_500)
+    ]
+    (tmp_path / "v.csv").write_text("who,received,sex,region\n" + "\n".join(rows) + "\n")
+    (tmp_path / "schema.toml").write_text(PERSONS)
+    persons = Neighbours.named("person-add-remove", 2)
+    create(
+        tmp_path / "v.ledger",
+        name="v",
+        epsilon=9,
+        delta=1e-6,
+        neighbours=persons,
+        calendar=Calendar("received", "quarter"),
+        periods_per_person=2,
+    )
+    series, budget = of(tmp_path), Budget(3, 1e-6, persons)
+    for period in ("2024-Q1", "2024-Q2"):
+        series.append(tmp_path / "v.csv", budget, period=period, **FAST)
+    book = Books(tmp_path / "v.ledger").read().book
+    both = series.so_far(bars=False).certificate
+    assert both["spent"]["epsilon"] == pytest.approx(book.epsilon_spent, rel=1e-6)
+    assert both["spent"]["epsilon"] > 4
+    assert both["budget"]["epsilon"] >= both["spent"]["epsilon"]
+    assert both["several"]["2"] >= 2 * both["spent"]["epsilon"]
+    assert "each of 2 periods" in both["budget"]["neighbours_words"]
+    series.so_far(bars=False).save(tmp_path / "both")
+    assert verify(tmp_path / "both").recounted.epsilon <= both["spent"]["epsilon"]
+    assert series.between("2024-Q1", bars=False).certificate["spent"]["epsilon"] <= 3
+
+
+def test_a_sum_promises_no_more_than_any_of_its_releases(folder: Path) -> None:
+    """(max ε, max δ); a draft, a seed or a warning of one of them is one of the sum; a verdict is of one."""
+    create(
+        folder / "w.ledger",
+        name="w",
+        epsilon=3,
+        delta=1e-5,
+        neighbours=Neighbours.REPLACE,
+        calendar=Calendar("received", "quarter"),
+    )
+    (folder / "draft.toml").write_text("draft = true\n" + SCHEMA)
+    parts = [
+        Series(folder / "w.ledger", folder / schema, folder / period).append(
+            folder / "v.csv", budget, period=period, synthetic_rows=300
+        )
+        for period, schema, budget in (
+            ("2024-Q1", "draft.toml", Budget(0.5, 1e-5)),
+            ("2024-Q2", "schema.toml", Budget(2, 1e-7)),
+        )
+    ]
+    found = room.summed(parts, Calendar("received", "quarter"), bars=False)
+    assert found.certificate["spent"]["epsilon"] == pytest.approx(2)
+    assert found.certificate["spent"]["delta"] == found.certificate["budget"]["delta"] == 1e-5
+    assert not found.certificate.private
+    assert "draft" in " ".join(found.certificate["warnings"])
+    assert found.certificate["records"] == {"rows": 600, "from": RowsFrom.TABLE.value}
+    found.save(folder / "both")
+    assert verify(folder / "both").recounted.epsilon <= 2
+
+
+def test_periods_of_a_series_come_one_by_one_and_count_once(folder: Path) -> None:
+    series = of(folder)
+    with pytest.raises(DataError, match="one by one"):
+        series.append(folder / "v.csv", BUDGET, period="2024-Q1..2024-Q2", **FAST)
+    assert Books(folder / "v.ledger").read().charges == ()
+    series.append(folder / "v.csv", BUDGET, period="2024-Q1", **FAST)
+    made = dualquery.Release.load(folder / "series" / "2024-Q1")
+    with pytest.raises(DualQueryError, match="the same period"):
+        room.summed([made, made], Calendar("received", "quarter"))

@@ -182,11 +182,11 @@ def test_edges_next_to_zero_and_far_away_overflow_nothing() -> None:
 @pytest.mark.parametrize(
     ("column", "cells", "codes"),
     [
-        (Numeric("x", (0, 1, 2), unknown="0.5"), ["x", "", None, "5", "1.5"], [0, 0, 0, 0, 1]),
-        (Numeric("x", (0, 1, 2), clamp=True, unknown="0.5"), ["x", "", "5", "inf"], [0, 0, 1, 1]),
-        (Numeric("x", (0, 1, 2), missing="none", unknown="none"), ["x", "", "none", "1"], [2, 2, 2, 1]),
-        (Numeric("x", (0, 1, 2), missing="none", unknown="1"), ["x", "", "none", "0"], [1, 2, 2, 0]),
-        (Numeric("x", (0, 1, 2), decimal_comma=True, unknown="1.5"), ["0,5", "x", "1.5.5"], [0, 1, 1]),
+        (Numeric("x", (0.0, 1.0, 2.0), unknown="0.5"), ["x", "", None, "5", "1.5"], [0, 0, 0, 0, 1]),
+        (Numeric("x", (0.0, 1.0, 2.0), clamp=True, unknown="0.5"), ["x", "", "5", "inf"], [0, 0, 1, 1]),
+        (Numeric("x", (0.0, 1.0, 2.0), missing="none", unknown="none"), ["x", "", "none", "1"], [2, 2, 2, 1]),
+        (Numeric("x", (0.0, 1.0, 2.0), missing="none", unknown="1"), ["x", "", "none", "0"], [1, 2, 2, 0]),
+        (Numeric("x", (0.0, 1.0, 2.0), decimal_comma=True, unknown="1.5"), ["0,5", "x", "1.5.5"], [0, 1, 1]),
         (
             dates("x", "2024-01", "2024-03", "month", clamp=True, unknown="2024-02"),
             ["x", "", "2023-01-01"],
@@ -212,10 +212,10 @@ def test_what_a_cell_without_a_place_counts_as(column: Numeric, cells: list[str]
 @pytest.mark.parametrize("unknown", ["x", "7", "", "none"])
 def test_what_unknown_cells_are_read_as_has_a_place_itself(unknown: str) -> None:
     with pytest.raises(SchemaError, match="must have a place itself"):
-        Domain((Numeric("x", (0, 1, 2), unknown=unknown),))
+        Domain((Numeric("x", (0.0, 1.0, 2.0), unknown=unknown),))
 
 
 def test_an_unknown_number_lies_where_it_is_read() -> None:
-    column = Numeric("x", (0, 1, 2), unknown="1.25")
+    column = Numeric("x", (0.0, 1.0, 2.0), unknown="1.25")
     records = encode(pa.table({"x": ["x", "1.25", "0"]}), Domain((column,)))
     assert records.places[0][0] == records.places[0][1]

@@ -110,7 +110,7 @@ def regress(
     output.say("Note", "the column noise is that of the release, in sampling errors of as many records")
     for each in rows:
         if each["note"] is not None:
-            output.say("Note", f"{each['name']}: {each['note']}")
+            output.say("Note", f"about {each['name']}: {each['note']}")
 
 
 def imputations(

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from contextlib import ExitStack
 from pathlib import Path
 
 from dualquery.cli.flags import QuietFlag, argument, option, with_flags
@@ -26,14 +27,14 @@ def desk(folder: Path = Path("."), port: int = 0, browser: bool = False, quiet: 
     dualquery desk survey-2025 --browser
     ```
     """
-    from dualquery.desk.run import run
+    from dualquery.desk.run import run, shown_by_browser
 
-    def ready(link: str) -> None:
-        if not quiet:
-            print(f"Your desk: {link} (stop with Ctrl-C)", flush=True)
-        if browser:
-            import webbrowser
+    with ExitStack() as during:
 
-            webbrowser.open(link)
+        def ready(link: str) -> None:
+            if not quiet:
+                print(f"Your desk: {link} (stop with Ctrl-C)", flush=True)
+            if browser:
+                during.enter_context(shown_by_browser(link))
 
-    run(folder, port=port, ready=ready)
+        run(folder, port=port, ready=ready)

@@ -9,6 +9,7 @@ import typer
 
 from dualquery.cli import flags, output
 from dualquery.cli.flags import option, with_flags
+from dualquery.errors import BudgetError
 from dualquery.pool import limited
 from dualquery.privacy.budget import Accounting
 from dualquery.privacy.neighbours import Neighbours
@@ -54,6 +55,8 @@ def append(
         --neighbours add-remove --epsilon 1 --delta 1e-6
     ```
     """
+    if delta is None and records is None:
+        raise BudgetError("give --delta, well below one over the number of records of any period")
     budget = flags.budget_from(
         epsilon, delta, rows=records, neighbours=neighbours, accounting=Accounting.TIGHTEST
     )

@@ -33,10 +33,12 @@ from dualquery.queries.kept_columns import MOST_BYTES, KeptColumns
 from dualquery.queries.lists import Lists
 from dualquery.queries.tables import Tables
 from dualquery.table.encoding import encode, record_blocks
+from dualquery.table.linking import AnyDatabase, one_table
 from dualquery.table.periods import RunningSpan, Span
 from dualquery.table.reading import AnyTable, source_of
 from dualquery.table.records import BitItems, Records, SparseItems, as_lists
 from dualquery.table.schema import Schema
+from dualquery.table.units import Units
 from dualquery.types import Done, Integers, Progress, no_progress
 
 MEMORY = 2_000_000_000  # bytes, where nobody says how many
@@ -45,7 +47,7 @@ BYTES_A_CELL = 24  # of a block: as it is read, encoded, and counted
 
 
 def open_counter(
-    source: AnyTable,
+    source: AnyTable | AnyDatabase,
     schema: Schema,
     *,
     records_per_person: int | None = None,
@@ -81,7 +83,7 @@ def open_counter(
 
 
 def _opened(
-    source: AnyTable,
+    source: AnyTable | AnyDatabase,
     schema: Schema,
     *,
     records_per_person: int | None,
@@ -90,10 +92,14 @@ def _opened(
     tell: Progress,
     progress: Done,
 ) -> Counter:
+    if schema.domain.inner:  # of a database: its tables are read at once
+        units = encode(source, schema, records_per_person=records_per_person)
+        return MemoryCounter(units, engine=engine, progress=progress)
     if is_spark_frame(source):
         return SparkCounter(
             source, schema, records_per_person=records_per_person, engine=engine or CPU, progress=progress
         )
+    source = one_table(source)
     limit = MEMORY if memory is None else memory
     needed = source_of(source).memory(source)
     tell("reading the table", 0, 1)
@@ -140,6 +146,15 @@ def machines_of(counter: Counter) -> str:
     if isinstance(counter, SparkCounter):
         return "Spark"
     return "one machine, with a GPU" if isinstance(counter.engine, Cuda) else "one machine"
+
+
+def told_of_dropped(counter: Counter) -> list[str]:
+    """How many rows of a database are in no unit, and why, in a sentence for the curator's screen."""
+    records = counter.records if isinstance(counter, MemoryCounter) else None
+    if not isinstance(records, Units) or not records.dropped:
+        return []
+    said = "; ".join(f"{number:,} {why}" for why, number in records.dropped.items())
+    return [f"not private, for you alone: left out were {said}"]
 
 
 def block_rows(schema: Schema, memory: int) -> int:

@@ -7,7 +7,8 @@ engines are tested against it on small tables (tests/counting/test_reference.py)
 from __future__ import annotations
 
 from functools import singledispatch
-from itertools import combinations
+from itertools import combinations, permutations
+from math import isqrt
 
 import numpy as np
 
@@ -36,11 +37,14 @@ from dualquery.queries.distances import DistanceSums, Knots
 from dualquery.queries.group import NONE
 from dualquery.queries.inside import BinSums
 from dualquery.queries.lists import Lists, NamedCells
+from dualquery.queries.over_units import OverUnits
 from dualquery.queries.tables import Tables
+from dualquery.queries.views import MOST_PAIRED, WHOLE, Tallies, ViewTables
 from dualquery.table.codes import cells_of
 from dualquery.table.graph import Graph
 from dualquery.table.places import HALF
 from dualquery.table.records import Records
+from dualquery.table.units import Units
 from dualquery.types import Integers, Words
 
 
@@ -50,13 +54,15 @@ class Reference:
     def counts(self, what: Countable, block: Records) -> Integers:
         total = np.zeros_like(contribution(what, np.zeros(block.domain.width, np.int64), block))
         for number, x in enumerate(block.to_rows().astype(np.int64)):
-            total += contribution(what, x, block.take(np.array([number])) if block.places else block)
+            alone = block.take(np.array([number])) if block.places or isinstance(block, Units) else block
+            total += contribution(what, x, alone)
         return total
 
 
 @singledispatch
 def contribution(what: Countable, x: Integers, block: Records) -> Integers:
-    """φ(x) of a record, one code per attribute; of the block the domain, and the places of the record, its first."""
+    """φ(x) of a record, one code per attribute; of the block the domain, and of the record, its first, what else
+    there is of it: the places of its numbers, and the rows that hang on it."""
     raise TypeError(f"{type(what).__name__} has no definition in the reference engine")
 
 
@@ -290,3 +296,52 @@ def _(what: HeldItems, x: Integers, block: Records) -> Integers:
 def _(what: HeldPairs, x: Integers, block: Records) -> Integers:
     held = _first(what, x, block)
     return _whole([a in held and b in held for a, b in combinations(range(what.items), 2)])
+
+
+# Units
+
+
+def _hanging(block: Records, place: int) -> list[list[int]]:
+    """The rows of a child table that hang on the one unit of a block."""
+    assert isinstance(block, Units)
+    rows: list[list[int]] = block.members[place].records.to_rows().tolist()
+    return rows
+
+
+@contribution.register
+def _(what: ViewTables, x: Integers, block: Records) -> Integers:
+    view = what.view
+    rows = _hanging(block, view.database.place(view.child))
+    slots = [*permutations(rows if view.slots == 1 else rows[:MOST_PAIRED], view.slots)]
+    weight = WHOLE * min(len(slots), view.c) // (len(slots) * view.c) if slots else 0
+    out = np.zeros(what.tables.size, np.int64)
+    for slot in slots:
+        out += weight * contribution(
+            what.tables, _whole([*x, *(code for row in slot for code in row)]), block
+        )
+    return out
+
+
+@contribution.register
+def _(what: Tallies, x: Integers, block: Records) -> Integers:
+    rows, parts = _hanging(block, what.database.place(what.child)), []
+    for members, multiplier in zip(what.sets, what.multipliers, strict=True):
+        codes, cells = (
+            [tuple(row[a] for a in members) for row in rows],
+            np.zeros(what.shape(members), np.int64),
+        )
+        values, most = cells[..., 0].size, cells.shape[-1]
+        c, t = min(what.c, values), min(max(len(rows), 1), values)
+        for code in {*codes}:
+            cells[(*code, min(codes.count(code), most) - 1)] = isqrt(WHOLE**2 * min(t, c) // (t * c))
+        parts.append(multiplier * cells.ravel())
+    return np.concatenate(parts)
+
+
+@contribution.register
+def _(what: OverUnits, x: Integers, block: Records) -> Integers:
+    numbers = []
+    for each in what.counted:
+        rows = _hanging(block, what.domain.place(each.child))
+        numbers.append(sum(each.query.holds([*x.tolist(), *row]) for row in rows))
+    return _whole([query.holds([*x.tolist(), *numbers]) for query in what.queries])

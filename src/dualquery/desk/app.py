@@ -29,7 +29,7 @@ from dualquery.desk import columns, commands
 from dualquery.desk.commands import Name, Strict
 from dualquery.desk.curve import curve_of
 from dualquery.desk.jobs import Jobs, written
-from dualquery.errors import DualQueryError, ReleaseError
+from dualquery.errors import DualQueryError
 from dualquery.releases.folder import REPORT, read_certificate
 from dualquery.releases.seal import CERTIFICATE
 from dualquery.releases.sentences import about, cost
@@ -73,15 +73,15 @@ class Desk:
             if not path.name.startswith(".") and (path / CERTIFICATE).is_file():
                 try:
                     certificate = read_certificate(path)
-                except ReleaseError:
+                    said = {"cost": cost(certificate), "dataset": about(certificate).get("dataset")}
+                except DualQueryError:  # it may come from anybody
                     continue
                 found.append(
                     {
                         "name": path.name,
                         "created": certificate["created"],
-                        "cost": cost(certificate),
+                        **said,
                         "private": certificate.private,
-                        "dataset": about(certificate).get("dataset"),
                         "signed": "signature" in certificate,
                         "files": sorted([*certificate["files"], CERTIFICATE]),
                     }
@@ -127,7 +127,8 @@ def application(desk: Desk, port: Callable[[], int]) -> FastAPI:
                     403, "elsewhere", "this desk answers its own page only; open the link that it printed"
                 )
             )
-        if int(request.headers.get("content-length") or 0) > _LARGEST:
+        told = request.headers.get("content-length") or "0"  # in pieces: nobody knows how long it gets
+        if "transfer-encoding" in request.headers or not told.isdecimal() or int(told) > _LARGEST:
             return _said(ProblemError(413, "too_large", "the request is too large"))
         response = await answer(request)
         for name, value in HEADERS.items():
@@ -206,12 +207,12 @@ def application(desk: Desk, port: Callable[[], int]) -> FastAPI:
 
     @app.post("/v1/release", dependencies=guarded)
     def release(asked: commands.Released, key: JobKey) -> dict[str, Any]:
-        if (known := desk.jobs.known(key)) is not None:
-            return known.to_json()
-        if asked.limit is not None:
-            accepted = desk.folder / commands.accept_of(asked.table)
-            accepted.write_text(commands.acceptance(asked.limit), encoding="utf-8")
-        return desk.jobs.start(key, commands.release(asked, desk.fresh())).to_json()
+        def before() -> None:
+            if asked.limit is not None:
+                accepted = desk.folder / commands.accept_of(asked.table)
+                accepted.write_text(commands.acceptance(asked.limit), encoding="utf-8")
+
+        return desk.jobs.start(key, commands.release(asked, desk.fresh()), before).to_json()
 
     @app.post("/v1/command", dependencies=guarded)
     def command(asked: commands.Released) -> dict[str, str]:

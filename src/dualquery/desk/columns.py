@@ -1,8 +1,8 @@
 """A schema file as the page shows it, and as the curator has edited it. The file itself is all that is kept.
 
 A line of a draft that ends in "# from the data" was read off the private table. A column of which some line is marked
-so is *undecided*; it loses its marks when the curator says that it is public knowledge, and the schema its line
-`draft = true` when no column is undecided.
+so is *undecided*, whoever deleted `draft = true`; it loses its marks when the curator says that it is public
+knowledge, and the schema that line when no column is undecided.
 """
 
 from __future__ import annotations
@@ -79,7 +79,7 @@ def shown(path: Path) -> dict[str, Any]:
         "unit": schema.unit,
         "units": units,
         "columns": [
-            {**_shown(column), "public": not (schema.draft and MARK in part)}
+            {**_shown(column), "public": MARK not in part}
             for column, part in zip(columns, parts, strict=True)
         ],
         "left_out": [{"name": json.loads(name), "reason": why} for name, why in _LEFT_OUT.findall(text)],

@@ -11,6 +11,7 @@ from pydantic import BaseModel, ConfigDict, Field
 from dualquery.errors import DataError
 from dualquery.table.reading import BUILT_IN
 from dualquery.table.reading.postgresql import is_database
+from dualquery.table.reading.source import COMPRESSION
 from dualquery.table.toml_text import figure
 
 Name = Annotated[str, Field(min_length=1, max_length=300)]
@@ -75,8 +76,10 @@ def stem(table: str) -> str:
     """What the files that go with a table are called."""
     if is_database(table):
         return "database"
-    name = Path(table.partition("#")[0]).name.lstrip("-.") or "table"
-    return re.sub(r"[^\w.-]", "_", name.partition(".")[0]) or "table"
+    name = Path(table.partition("#")[0]).name.lstrip("-.")
+    for packed in COMPRESSION:
+        name = name.removesuffix(packed)
+    return re.sub(r"[^\w.-]", "_", Path(name).stem) or "table"
 
 
 def schema_of(table: str) -> str:

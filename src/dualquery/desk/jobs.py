@@ -11,7 +11,7 @@ import os
 import shlex
 import subprocess
 import sys
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from threading import Lock, Thread
@@ -68,8 +68,13 @@ class Jobs:
         self._known: dict[str, DeskJob] = {}
         self._process: subprocess.Popen[str] | None = None
 
-    def start(self, key: str, arguments: Sequence[str]) -> DeskJob:
-        """The job of this key: begun now, unless it was before; refused while another one runs."""
+    def start(
+        self, key: str, arguments: Sequence[str], before: Callable[[], object] = lambda: None
+    ) -> DeskJob:
+        """The job of this key: begun now, unless it was before; refused while another one runs.
+
+        What it reads is written `before`, so that no other window changes it under a job that runs.
+        """
         with self._lock:
             if (known := self._known.get(key)) is not None:
                 return known
@@ -79,14 +84,12 @@ class Jobs:
                     "busy",
                     f"something else is running (dualquery {busy.arguments[0]}), perhaps in another window; wait",
                 )
+            before()
             job = self._known[key] = DeskJob(key, tuple(arguments))
             for old in list(self._known)[:-MOST_KEPT]:
                 del self._known[old]
         Thread(target=self._run, args=(job,), daemon=True).start()
         return job
-
-    def known(self, key: str) -> DeskJob | None:
-        return self._known.get(key)
 
     def of(self, key: str) -> DeskJob:
         if key not in self._known:

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import socket
-from collections.abc import Callable
-from contextlib import suppress
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager, suppress
 from pathlib import Path
 
 from dualquery.errors import DualQueryError
@@ -35,6 +35,19 @@ def run(folder: Path, *, port: int = 0, ready: Callable[[str], object] = print) 
             uvicorn.Server(config).run([listening])
     finally:
         desk.jobs.stop()
+
+
+@contextmanager
+def shown_by_browser(link: str) -> Iterator[None]:
+    """Open the link by a file that leads there: all users of a machine see what its programs were called with."""
+    import tempfile
+    import webbrowser
+
+    with tempfile.TemporaryDirectory(prefix="dualquery-desk-") as private:
+        leads = Path(private) / "desk.html"
+        leads.write_text(f'<meta http-equiv="refresh" content="0; url={link}">\n', encoding="ascii")
+        webbrowser.open(leads.as_uri())
+        yield
 
 
 def bound(port: int) -> socket.socket:

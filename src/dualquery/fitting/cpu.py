@@ -80,16 +80,16 @@ def word_of(counter):  # type: ignore[no-untyped-def]
 
 
 @njit(cache=True, inline="always")
-def _below(counter, bound):  # type: ignore[no-untyped-def]
+def index_below(counter, bound):  # type: ignore[no-untyped-def]
     """An index below a bound < 2³² by multiplication; its bias of 2⁻³² is of no consequence here."""
     return np.int64(((word_of(counter) >> np.uint64(32)) * np.uint64(bound)) >> np.uint64(32))
 
 
 @njit(cache=True)
-def _shuffle(order, counter):  # type: ignore[no-untyped-def]
+def shuffle(order, counter):  # type: ignore[no-untyped-def]
     for i in range(order.shape[0] - 1, 0, -1):
         counter += STEP
-        k = _below(counter, i + 1)
+        k = index_below(counter, i + 1)
         order[i], order[k] = order[k], order[i]
     return counter
 
@@ -293,10 +293,10 @@ def answer_rows(lower, upper, rows, residual, views, weight, lean, first_value, 
         for j in range(width):
             for view in range(first_view[j], first_view[j + 1]):
                 itself[j] += weight[views.table[view]]
-        counter = _shuffle(row_order, counter)
+        counter = shuffle(row_order, counter)
         for r in row_order:
             row = rows[chain, r]
-            counter = _shuffle(order, counter)
+            counter = shuffle(order, counter)
             for j in order:
                 values = size[j]
                 if values < 2 or first_view[j] == first_view[j + 1]:
@@ -393,8 +393,8 @@ def answer_item_rows(  # type: ignore[no-untyped-def]
         order = np.arange(items)
         gain = np.empty(items, np.float32)
         held = np.empty(items, np.int64)
-        counter = _shuffle(row_order, counter)
-        counter = _shuffle(order, counter)
+        counter = shuffle(row_order, counter)
+        counter = shuffle(order, counter)
         for r in row_order:
             row = rows[chain, r]
             gain[:] = one
@@ -599,10 +599,10 @@ def answer_binary_rows(  # type: ignore[no-untyped-def]
             itself[j] = weight_one[j] + weight_two[j].sum()
             if own_three.shape[0] > 0:
                 itself[j] += np.float32(0.5) * weight_three[j].sum()
-        counter = _shuffle(row_order, counter)
+        counter = shuffle(row_order, counter)
         for r in row_order:
             row = signs[chain, r]
-            counter = _shuffle(order, counter)
+            counter = shuffle(order, counter)
             left = 0
             word = np.uint64(0)
             for j in order:

@@ -8,12 +8,17 @@ and agree in distribution.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterator, Sequence
+from itertools import permutations
 
 import numpy as np
 
-from dualquery.fitting.cpu import GUMBEL
+from dualquery.fitting.cpu import GUMBEL, LOGISTIC
 from dualquery.fitting.fitter import RAREST, Chains, ItemTargets, Rows, Seeds, Targets
+from dualquery.fitting.units import TallyTarget, UnitTarget
+from dualquery.queries.views import MOST_PAIRED, WHOLE
+from dualquery.table.units import Units, units_of
 from dualquery.types import Cells, Set
 
 WORD = (1 << 64) - 1
@@ -63,9 +68,12 @@ class _Chance:
         z = ((z ^ (z >> 27)) * 0x94D049BB133111EB) & WORD
         return z ^ (z >> 31)
 
+    def below(self, bound: int) -> int:
+        return ((self.word() >> 32) * bound) >> 32
+
     def shuffle(self, order: list[int]) -> list[int]:
         for i in range(len(order) - 1, 0, -1):
-            k = ((self.word() >> 32) * (i + 1)) >> 32
+            k = self.below(i + 1)
             order[i], order[k] = order[k], order[i]
         return order
 
@@ -120,3 +128,136 @@ class _Chain:
                 if gains[best] > gains[row[j]]:  # of two alike the present one stays
                     row[j] = best
                 self._put(row, -1)
+
+
+def reference_units(
+    start: Units,
+    targets: Sequence[UnitTarget],
+    tallies: Sequence[TallyTarget],
+    heat: Sequence[float],
+    rng: np.random.Generator,
+) -> Units:
+    """What `units.fit_units` gives, from its definition."""
+    fitted = _WholeUnits(
+        start, targets, tallies, _Chance(int(rng.integers(0, 1 << 63, 1, dtype=np.uint64)[0]))
+    )
+    for temperature in heat:
+        fitted.answer(temperature)
+        fitted.swap(temperature)
+    return fitted.units()
+
+
+class _WholeUnits:
+    """Units as lists; of each table and tally the weighted residual. A part is what a flat record adds to a cell."""
+
+    def __init__(
+        self, start: Units, targets: Sequence[UnitTarget], tallies: Sequence[TallyTarget], chance: _Chance
+    ) -> None:
+        self._start, self._targets, self._tallies, self._chance = start, targets, tallies, chance
+        self._own: list[list[int]] = start.to_rows().tolist()
+        self._rows: list[list[list[list[int]]]] = [
+            [each.records.to_rows()[a:b].tolist() for a, b in zip(each.start, each.start[1:], strict=False)]
+            for each in start.members
+        ]
+        number = start.rows
+        self._residual = [
+            number * (each.weight * each.target + each.lean) - each.weight * each.counts(start)
+            for each in targets
+        ] + [each.weight * (number * each.target - each.counts(start)) for each in tallies]
+
+    def units(self) -> Units:
+        children = self._start.database.children
+        tables = [
+            (np.array([len(each) for each in rows]), np.array([row for each in rows for row in each]))
+            for rows in self._rows
+        ]
+        own = np.array(self._own)[:, : self._start.database.width - len(children)]
+        return units_of(self._start.database, own, tables)
+
+    def _parts(
+        self, u: int, g: int | None, i: int, a: int | None = None
+    ) -> list[tuple[int, Set, float, float]]:
+        """Table, cell, pull and weight of all flat records of unit u; or with row i of table g, and its tallies. With
+        an attribute only where it says which cell it is."""
+        own_width = self._start.database.width
+        out: list[tuple[int, Set, float, float]] = []
+        for t, each in enumerate(self._targets):
+            child = None if each.view is None else self._start.database.place(each.view.child)
+            if g is not None and child != g:
+                continue
+            rows = [] if child is None else self._rows[child][u]
+            slots = 0 if each.view is None else each.view.slots
+            paired = rows[:MOST_PAIRED] if slots == 2 else rows
+            pull = 1.0 if slots < 2 or len(paired) < 2 else 1 / math.sqrt(len(paired) * (len(paired) - 1))
+            own = 1.0 if each.view is None else each.view.weights[len(rows)] / WHOLE
+            for places in permutations(range(len(paired)), slots):
+                if g is None or i in places:
+                    flat = [*self._own[u], *(code for place in places for code in paired[place])]
+                    moving = a
+                    if g is not None and a is not None:
+                        moving = own_width + places.index(i) * len(rows[i]) + a
+                    if moving is not None and moving not in each.members:
+                        continue
+                    cell = tuple(flat[j] for j in each.members)
+                    out.append((t, cell, pull, own * each.weight))
+        for t, tally in enumerate(self._tallies, start=len(self._targets)):
+            if g is not None and self._start.database.place(tally.tallies.child) == g:
+                (members,) = tally.tallies.sets
+                if a is not None and a not in members:
+                    continue
+                codes = [tuple(row[a] for a in members) for row in self._rows[g][u]]
+                own = tally.tallies.weights(members)[len(codes)] / WHOLE
+                many = codes.count(codes[i])
+                if many <= tally.target.shape[-1]:
+                    out.append((t, (*codes[i], many - 1), own, own * tally.weight))
+                    if many > 1:
+                        out.append((t, (*codes[i], many - 2), -own, -own * tally.weight))
+        return out
+
+    def _put(self, parts: list[tuple[int, Set, float, float]], sign: int) -> None:
+        for t, cell, _, own in parts:
+            self._residual[t][cell] -= sign * own
+
+    def _pulled(self, parts: list[tuple[int, Set, float, float]]) -> float:
+        return sum(pull * self._residual[t][cell] for t, cell, pull, _ in parts)
+
+    def _best(
+        self, codes: list[int], a: int, size: int, place: tuple[int, int | None, int], heat: float
+    ) -> None:
+        """The code of an attribute, all that it is part of being taken out first."""
+        if size < 2:
+            return
+        old, gains = codes[a], np.zeros(size)
+        self._put(self._parts(*place, a), -1)
+        for codes[a] in range(size):
+            gains[codes[a]] = self._pulled(self._parts(*place, a))
+        gains += heat * self._chance.gumbel(size)
+        best = int(np.argmax(gains))
+        codes[a] = best if gains[best] > gains[old] else old
+        self._put(self._parts(*place, a), 1)
+
+    def answer(self, heat: float) -> None:
+        database = self._start.database
+        for u in self._chance.shuffle(list(range(len(self._own)))):
+            for a in range(database.width - len(database.children)):
+                self._best(self._own[u], a, int(database.sizes[a]), (u, None, 0), heat)
+            for g, child in enumerate(database.children):
+                for i, row in enumerate(self._rows[g][u]):
+                    for a, size in enumerate(child.domain.sizes.tolist()):
+                        self._best(row, a, size, (u, g, i), heat)
+
+    def swap(self, heat: float) -> None:
+        for g, rows in enumerate(self._rows):
+            places = [(u, i) for u, each in enumerate(rows) for i in range(len(each))]
+            for _ in places:
+                (u, i), (v, j) = (places[self._chance.below(len(places))] for _ in range(2))
+                noise = float(LOGISTIC[self._chance.word() & 0xFFF])
+                if u == v or rows[u][i] == rows[v][j]:
+                    continue
+                self._put(both := self._parts(u, g, i) + self._parts(v, g, j), -1)
+                stay = self._pulled(both)
+                rows[u][i], rows[v][j] = rows[v][j], rows[u][i]
+                both = self._parts(u, g, i) + self._parts(v, g, j)
+                if self._pulled(both) - stay + heat * noise <= 0:
+                    rows[u][i], rows[v][j] = rows[v][j], rows[u][i]
+                self._put(self._parts(u, g, i) + self._parts(v, g, j), 1)

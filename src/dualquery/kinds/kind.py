@@ -44,6 +44,11 @@ class Stored:
     use: str  # what they are; code between backquotes
     title: str = ""  # over the pictures
     figures: Callable[[Any], list[Figure]] = lambda artefact: []
+    more: Callable[[Any], tuple[str, ...]] = lambda domain: ()  # further files, which the schema names
+
+    def names(self, domain: Any) -> tuple[str, ...]:
+        """The files of a release of this domain."""
+        return (*self.files, *self.more(domain))
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -73,10 +78,10 @@ class Kind:
     def name(self) -> str:
         return self.domain.kind
 
-    def stored_in(self, files: Mapping[str, object]) -> Stored | None:
-        """What these files hold; None where they hold nothing that is known."""
+    def stored_in(self, files: Mapping[str, object], domain: Domain) -> Stored | None:
+        """What these files of a release of this domain hold; None where they hold nothing that is known."""
         known = (*self.stored, RECORDS_STORED, ANSWERS_STORED)
-        return next((each for each in known if all(name in files for name in each.files)), None)
+        return next((each for each in known if all(name in files for name in each.names(domain))), None)
 
 
 RECORDS_STORED = Stored(

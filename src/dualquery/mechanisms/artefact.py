@@ -15,15 +15,18 @@ from typing import Protocol
 
 import numpy as np
 import pyarrow as pa
+from numpy.typing import NDArray
 
-from dualquery.errors import QueryError
+from dualquery.errors import DataError, QueryError
 from dualquery.queries.conjunctions import Parities
 from dualquery.queries.group import NONE, Group
 from dualquery.queries.signed_rows import SignedRows
 from dualquery.queries.workload import Workload
+from dualquery.table.database import Database, starts_of
 from dualquery.table.domain import Domain
 from dualquery.table.encoding import decode, encode
 from dualquery.table.records import Records
+from dualquery.table.units import Members, Units, with_sizes
 from dualquery.types import Fractions
 
 SYNTHETIC, ANSWERS = "synthetic.parquet", "answers.parquet"
@@ -91,6 +94,60 @@ class SyntheticRecords:
     @staticmethod
     def of_files(domain: Domain, tables: dict[str, pa.Table]) -> SyntheticRecords:
         return SyntheticRecords(encode(tables[SYNTHETIC], domain))
+
+
+@dataclass(frozen=True, eq=False)
+class SyntheticUnits(SyntheticRecords):
+    """Units of a database that nobody is behind: tables with keys of their own, 1, 2, 3, …, that fit each other."""
+
+    records: Units
+
+    @cached_property
+    def tables(self) -> dict[str, pa.Table]:
+        """Every table by its name, with its key and with that of the row that it hangs on."""
+        units, database = self.records, self.records.database
+        root, own = database.root, len(database.root.columns)
+        decoded = decode(Records(root.domain, units.rows, units.columns[:own])) if own else pa.table({})
+        out = {root.name: _keyed(decoded, (root.key, _numbered(units.rows)))}
+        for child, members in zip(database.children, units.members, strict=True):
+            keys = (child.key, _numbered(members.records.rows)), (child.link, members.owner + 1)
+            out[child.name] = _keyed(decode(members.records), *keys)
+        return out
+
+    def files(self) -> dict[str, pa.Table]:
+        return {f"{name}.parquet": table for name, table in self.tables.items()}
+
+    @staticmethod
+    def of_files(domain: Domain, tables: dict[str, pa.Table]) -> SyntheticUnits:
+        assert isinstance(domain, Database), "units are of a database"
+        root, named = domain.root, {name.removesuffix(".parquet"): table for name, table in tables.items()}
+        rows = named[root.name].num_rows
+        if not np.array_equal(named[root.name].column(root.key).to_numpy(), _numbered(rows)):
+            raise DataError(f"the keys of '{root.name}' are not those of a release")
+        members = []
+        for child in domain.children:
+            owner = named[child.name].column(child.link).to_numpy() - 1
+            if len(owner) and not (owner[0] >= 0 and owner[-1] < rows and (np.diff(owner) >= 0).all()):
+                raise DataError(f"the keys of '{child.name}' are not those of a release")
+            start = starts_of(np.bincount(owner, minlength=rows))
+            members.append(Members(start, encode(named[child.name], child.domain)))
+        own = encode(named[root.name], root.domain).columns if root.columns else ()
+        return SyntheticUnits(with_sizes(domain, rows, own, tuple(members)))
+
+
+def _numbered(rows: int) -> NDArray[np.int64]:
+    return np.arange(1, rows + 1)
+
+
+def _keyed(decoded: pa.Table, *keys: tuple[str | None, NDArray[np.int64]]) -> pa.Table:
+    """The columns of a table behind its keys, those that have a name."""
+    named = {name: pa.array(numbers) for name, numbers in keys if name is not None}
+    return pa.table({**named, **dict(zip(decoded.column_names, decoded.columns, strict=True))})
+
+
+def synthetic(records: Records) -> SyntheticRecords:
+    """Records, or units of a database, as they leave."""
+    return SyntheticUnits(records) if isinstance(records, Units) else SyntheticRecords(records)
 
 
 @dataclass(frozen=True, eq=False)

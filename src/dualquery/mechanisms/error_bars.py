@@ -34,7 +34,7 @@ import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from statistics import NormalDist
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple, cast
 
 import numpy as np
 from numpy.typing import NDArray
@@ -48,6 +48,7 @@ from dualquery.queries.countable import Countable
 from dualquery.queries.group import Group
 from dualquery.queries.random_families import Stream, mixed_questions
 from dualquery.table.records import Records, SparseItems
+from dualquery.table.units import Units
 from dualquery.types import Fractions, Integers, Progress, silent
 
 LEVEL = 0.95
@@ -75,6 +76,13 @@ class Replica:
     @property
     def rows(self) -> int:
         return self.halves[0].rows + self.halves[1].rows
+
+    def joined(self, child: str) -> Replica:
+        """Of a database: the same of the rows of a child table."""
+        table, one, other = (
+            cast("Units", each).joined(child) for each in (self.table, self.halves[0], self.halves[1])
+        )
+        return Replica(table, (one, other))
 
     def seen(self, group: Group) -> Seen:
         """What it shows of each question of a group."""

@@ -3,7 +3,9 @@
 *Noise of one-way tables.* Rows are fitted to tables that are shrunk and have no negative cells, and replicas to those
 again, so that their errors are smaller than the noise that was drawn. Of a question about one attribute that noise is
 known: m of k values, of an interaction with variance v a cell, have the variance v·m(k − m)/k, and the noise of the
-number of records, which they are divided by, adds (p − m/k)² times its variance. A bar is nowhere narrower.
+number of records, which they are divided by, adds (p − m/k)² times its variance. A bar is nowhere narrower; and where
+rows say something else than what was measured (y, with deviation σ), as shrinking has it, the truth still lies about
+y, beyond y ± 1.64σ on either side in one of twenty cases: a bar about m is |m − y| + 1.64σ at least.
 
 *Pairs that were never measured together.* Rows make them as independent as what was measured allows, and so do
 replicas, of those rows. How far they lie from it nobody knows. As prior, the cells of a pair over the product of its
@@ -29,14 +31,16 @@ from numpy.typing import NDArray
 
 from dualquery.fitting.measured import HALF_NORMAL, LEAST, Measured, Numbers
 from dualquery.mechanisms.error_bars import LEVEL
-from dualquery.queries.group import NONE, Group, Predicates
+from dualquery.mechanisms.item_floors import ITEMS, Baskets
+from dualquery.queries.group import NONE, Group, Predicates, equalities
 from dualquery.queries.tables import Tables, attribute_codes
 from dualquery.table.domain import Domain
-from dualquery.table.records import Records
+from dualquery.table.records import Records, item_counts
 from dualquery.types import Cells, Fractions, Integers, Reals, Set
 
 WITHIN = NormalDist().inv_cdf((1 + LEVEL) / 2)  # deviations of a normal error, that its bar is wide
-COUNTED = ("totals", "items")  # binary attributes that were counted one by one
+ON_ONE_SIDE = NormalDist().inv_cdf(LEVEL)
+COUNTED = ("totals", ITEMS)  # binary attributes that were counted one by one
 MISFITS = "misfits"  # of pairs, less what chance brings; the attributes of one pair after those of the other
 UNSEEN = 0.2  # τ where no pair was seen
 MOST_SEEN = 300  # measured pairs that rows are asked about
@@ -61,35 +65,85 @@ def floors(
         asked, place = rows.literals[single].max(axis=1), rows.positions[single]
         negated = (asked & 1 == 1) != rows.complement[single]
         share = np.where(negated, 1 - answers[place], answers[place])
-        least[place] = (
-            WITHIN * _noise(rows.predicates, asked >> 1, share, measured, released.domain) / records
-        )
-    unmeasured = _Unmeasured.of(measured, released, records) if several.any() else None
+        least[place] = _alone(rows.predicates, asked >> 1, share, measured, released.domain, records)
+    if not several.any():
+        return Floors(least, more)
+    place, literals = rows.positions[several], rows.literals[several]
+    unmeasured = _Unmeasured.of(measured, released, records)
     if unmeasured is not None:
-        more[rows.positions[several]] = WITHIN * unmeasured.errors(rows.predicates, rows.literals[several])
+        more[place] = WITHIN * unmeasured.errors(rows.predicates, literals)
+    if any(_is(each, ITEMS) for each in measured):
+        baskets = Baskets.of(measured, _items_alone(measured, released, records), records)
+        least[place] = WITHIN * baskets.errors(rows.predicates, literals)
     return Floors(least, more)
 
 
-def _noise(
-    predicates: Predicates, asked: Integers, share: Fractions, measured: Sequence[Measured], domain: Domain
+def _is(measured: Measured, *kinds: str) -> bool:
+    return isinstance(measured.what, Numbers) and measured.what.kind in kinds
+
+
+def _alone(
+    predicates: Predicates,
+    asked: Integers,
+    share: Fractions,
+    measured: Sequence[Measured],
+    domain: Domain,
+    records: int,
 ) -> Reals:
-    """The deviation of the noise of these predicates, in records; 0 where nobody knows it."""
-    counted, variance, total = np.zeros(domain.width), np.zeros(domain.width), 0.0
+    """The least bars of these predicates, which have such shares in the rows; 0 where nobody knows it."""
+    told, noise = _told(predicates, asked, share, measured, domain)
+    known: Reals = np.where(
+        noise > 0,
+        np.maximum(
+            WITHIN * noise, np.abs(share * records - np.clip(told, 0.0, records)) + ON_ONE_SIDE * noise
+        ),
+        0.0,
+    )
+    return known / records
+
+
+def _told(
+    predicates: Predicates, asked: Integers, share: Fractions, measured: Sequence[Measured], domain: Domain
+) -> tuple[Reals, Reals]:
+    """What was measured of these predicates, in records, and the deviation of its noise; 0 where nobody knows it."""
+    precision, sums = np.zeros(domain.width), np.zeros(domain.width)
+    variance, number = np.zeros(domain.width), Measured((), np.zeros(()), 0.0)
+    cells = np.zeros(int(domain.sizes.sum()))
+    begin = np.cumsum(domain.sizes) - domain.sizes
     for each in measured:
-        if isinstance(each.what, Numbers):
-            if each.what.kind in COUNTED:
-                counted[list(each.what.attributes)] += 1 / each.variance
-        elif len(each.what) == 1:
-            variance[each.what[0]] = each.variance
-        elif not each.what:
-            total = each.variance
+        if _is(each, *COUNTED):
+            attributes = list(each.what.attributes)
+            precision[attributes] += 1 / each.variance
+            sums[attributes] += each.values / each.variance
+        elif isinstance(each.what, tuple) and len(each.what) == 1:
+            (j,) = each.what
+            variance[j] = each.variance
+            cells[begin[j] : begin[j] + domain.sizes[j]] = each.values
+        elif each.what == ():
+            number = each
+    accepted = np.diff(predicates.start)
+    of = np.repeat(np.arange(len(predicates)), accepted)
+    inside = np.bincount(of, cells[begin[predicates.attribute[of]] + predicates.values], len(predicates))
     attribute = predicates.attribute[asked]
-    of_all = np.diff(predicates.start)[asked] / domain.sizes[attribute]
-    cells = domain.sizes[attribute] * of_all * (1 - of_all)
-    once = counted[attribute]
-    noise = np.where(once > 0, 1 / np.maximum(once, LEAST), variance[attribute] * cells)
-    known: Reals = np.sqrt(np.where(noise > 0, noise + total * (share - of_all) ** 2, 0.0))
-    return known
+    of_all = accepted[asked] / domain.sizes[attribute]
+    once = precision[attribute]
+    noise = np.where(
+        once > 0,
+        1 / np.maximum(once, LEAST),
+        variance[attribute] * domain.sizes[attribute] * of_all * (1 - of_all),
+    )
+    told = np.where(
+        once > 0, sums[attribute] / np.maximum(once, LEAST), float(number.values) * of_all + inside[asked]
+    )
+    return told, np.sqrt(np.where(noise > 0, noise + number.variance * (share - of_all) ** 2, 0.0))
+
+
+def _items_alone(measured: Sequence[Measured], released: Records, records: int) -> Reals:
+    """How far off rows may be about each item: a deviation, as a share of the records."""
+    every = np.arange(released.domain.width)
+    share = item_counts(released.columns[0], len(every)) / released.rows
+    held, _ = equalities(released.domain, every)
+    return _alone(held, every, share, measured, released.domain, records) / WITHIN
 
 
 @dataclass(frozen=True)

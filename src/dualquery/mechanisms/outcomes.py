@@ -117,7 +117,7 @@ def finished(outcome: Outcome, rows: int, entropy: Entropy) -> Outcome:
     if not isinstance(artefact, SyntheticRecords):
         return outcome
     domain = artefact.records.domain
-    if not domain.rules and not any(map(has_places, domain.columns)):
+    if domain.inner or not (domain.rules or any(map(has_places, domain.columns))):
         return outcome
     records = finished_records(artefact.records, outcome.measured, rows, entropy.public_generator())
     return replace(outcome, artefact=SyntheticRecords(records))
@@ -126,7 +126,12 @@ def finished(outcome: Outcome, rows: int, entropy: Entropy) -> Outcome:
 def finished_records(
     records: Records, measured: Sequence[Measured], rows: int, rng: np.random.Generator
 ) -> Records:
-    """Records that keep all rules, with places by what was measured inside bins, if anything was."""
+    """Records that keep all rules, with places by what was measured inside bins, if anything was.
+
+    Of units neither: a database has no rules, and numbers of its tables are spread over their bins.
+    """
+    if records.domain.inner:
+        return records
     if records.domain.rules:
         records = obeyed(records, rng)
     return placed(records, measured, rows, rng)

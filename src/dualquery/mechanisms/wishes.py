@@ -207,6 +207,7 @@ BUILT_IN: dict[str, tuple[type, str]] = {
     "coordinate-wise": (RoundsWishes, "dualquery.mechanisms.distances:COORDINATE_WISE"),
     "noisy-cells": (NoWishes, "dualquery.mechanisms.lists:NOISY_CELLS"),
     "touched-weights": (RoundsWishes, "dualquery.mechanisms.lists:TOUCHED_WEIGHTS"),
+    "linked": (RowsWishes, "dualquery.mechanisms.linked:LINKED"),
 }
 WISHES = {name: wishes for name, (wishes, _) in BUILT_IN.items()}
 MECHANISMS: Registry[AnyMechanism] = Registry(

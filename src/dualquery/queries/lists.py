@@ -108,6 +108,10 @@ class NamedCells:
 
     cells: Words
 
+    def __post_init__(self) -> None:
+        if (self.cells[1:] <= self.cells[:-1]).any():  # the bound rests on it: each is one number
+            raise ValueError("cells are named once each, in their order")
+
     def counts(self, records: Records) -> Integers:
         held, times = np.unique(record_cells(records), return_counts=True)
         return _found(held, times, self.cells).astype(np.int64)

@@ -97,19 +97,25 @@ class Tables:
         return [int(size) for size in self.domain.sizes]
 
     def counts(self, records: Records) -> Integers:
+        return self.weighed(records)
+
+    def weighed(self, records: Records, weights: NDArray[np.int64] | None = None) -> Integers:
+        """The counts of records that each stand for so many; without weights for themselves."""
         counts = np.zeros(self.size, np.int64)
         used = sorted({j for members in self.sets for j in members})
         if not used:
-            counts[:] = records.rows
+            counts[:] = records.rows if weights is None else weights.sum()
             return counts
         where = {j: i for i, j in enumerate(used)}
         members = padded([tuple(where[j] for j in members) for members in self.sets])
-        if fits(self.domain.sizes[used], members):
+        if weights is None and fits(self.domain.sizes[used], members):
             bits = pack_bits(attribute_codes(records, used) != 0)
             by_bits = (bits, records.rows, members, self.starts, counts)
             in_shares(count_binary_tables, len(members), *by_bits, least=_worth_sharing(records.rows // 64))
             return counts
-        codes, weights = _distinct(records, used)
+        codes, weights = (
+            _distinct(records, used) if weights is None else (attribute_codes(records, used), weights)
+        )
         if len(self.sets) <= MOST_COVERED and len(weights) * len(self.sets) > WORTH_COVERING:
             kept = [tuple(where[j] for j in members) for members in self.sets]
             count_covered(codes, weights, self.domain.sizes[used], self._cover, kept, self.starts, counts)

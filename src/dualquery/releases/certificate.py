@@ -122,6 +122,11 @@ class Certificate(Mapping[str, Any]):
         return parse_schema(self["schema"], origin="the schema of the release")
 
     @property
+    def schema_read(self) -> Schema:
+        """The schema, with the periods whose records the release has read."""
+        return self.schema.during(self["period"]["periods"] if "period" in self else None)
+
+    @property
     def predicted_error(self) -> PredictedError:
         return PredictedError.from_json(self["predicted_error"])
 

@@ -3,6 +3,7 @@
 synthetic.parquet     the synthetic records (or answers.parquet: queries and answers), as many as the table has
 rows.parquet          all of them, where there are more (`releases.people`)
 synthetic.csv         the same, on request
+NAME.parquet          of a database each of its tables, with keys that fit (rows.NAME.parquet, replicas.NAME.parquet)
 replicas.parquet      what was released of the release's own rows, for error bars (`mechanisms.error_bars`)
 measurements.parquet  what was measured with noise (`releases.measurements`)
 edges.parquet, …      what another kind of table leaves instead (`kinds`)
@@ -36,17 +37,18 @@ from dualquery.errors import DataError, ReleaseError, SchemaError
 from dualquery.fitting.fitter import REPLICAS
 from dualquery.fitting.measured import Measured
 from dualquery.kinds.kind import kind_named
-from dualquery.mechanisms.artefact import ANSWERS, SYNTHETIC, SyntheticRecords
+from dualquery.mechanisms.artefact import ANSWERS, SYNTHETIC, SyntheticRecords, SyntheticUnits
 from dualquery.mechanisms.error_bars import MOST_DRAWN, Draw, Replica, tables_drawn
 from dualquery.pool import together
 from dualquery.releases.certificate import Certificate
 from dualquery.releases.measurements import as_table, listed, of_table
-from dualquery.releases.people import ROWS, files_of, for_people
+from dualquery.releases.people import files_of, for_people, rows_file, units_for_people
 from dualquery.releases.release import Release
 from dualquery.releases.seal import CERTIFICATE, check_files, check_seal, digests, read_private_key, sealed
 from dualquery.table.domain import Domain
 from dualquery.table.encoding import decode, encode
 from dualquery.table.records import Records
+from dualquery.table.units import Units, joined_units
 
 try:
     import fcntl
@@ -181,7 +183,8 @@ def save(
             told = as_table(release.domain, release.measured)
             pyarrow.parquet.write_table(told, aside / MEASURED_FILE, compression="zstd")
         if csv:
-            write_csv(for_people(release), aside / SYNTHETIC_CSV)
+            for name, each in csv_files(release).items():
+                write_csv(each, aside / name)
         certificate = release.certificate.with_files(digests(aside))
         if registry:
             from dualquery.releases import registry as register
@@ -225,13 +228,13 @@ def load(folder: str | os.PathLike[str]) -> Release:
     certificate = read_certificate(path)
     try:
         domain = certificate.schema.domain
-        stored = kind_named(domain.kind).stored_in(certificate["files"])
+        stored = kind_named(domain.kind).stored_in(certificate["files"], domain)
         if stored is None:
             raise ReleaseError(f"the certificate in '{path}' names no data file")
         most = {SYNTHETIC: certificate["synthetic_rows"] or 0, ANSWERS: certificate["workload"]["queries"]}
         kept = {
-            name: ROWS if name == SYNTHETIC and ROWS in certificate["files"] else name
-            for name in stored.files
+            name: rows_file(name) if rows_file(name) in certificate["files"] else name
+            for name in stored.names(domain)
         }
         artefact = stored.read(
             domain, {name: _read(path / file, most.get(name)) for name, file in kept.items()}
@@ -260,11 +263,41 @@ def _read(file: Path, most: int | None = None) -> pa.Table:
         return parquet.read()
 
 
+def csv_files(release: Release) -> dict[str, pa.Table]:
+    """What is written as CSV on request, by file name."""
+    if isinstance(release.artefact, SyntheticUnits):
+        tables = units_for_people(release, release.artefact).tables
+        return {f"{name}.csv": table for name, table in tables.items()}
+    return {SYNTHETIC_CSV: for_people(release)}
+
+
 def _write_replicas(release: Release, file: Path) -> None:
-    """The rows of all replicas one below the other: their tables are drawn again from the released rows."""
-    halves = together(decode, [half for replica in release.replicas for half in replica.halves])
-    rows = pa.concat_tables(halves, promote_options="default")
+    """The rows of all replicas one below the other: their tables are drawn again from the released rows.
+
+    Of units they are the rows of all tables, each in a file of its own.
+    """
+    halves = [half for replica in release.replicas for half in replica.halves]
+    if isinstance(halves[0], Units):
+        whole = SyntheticUnits(joined_units([half for half in halves if isinstance(half, Units)]))
+        for name, table in whole.files().items():
+            pyarrow.parquet.write_table(table, _beside(file, name), compression="zstd")
+        return
+    rows = pa.concat_tables(together(decode, halves), promote_options="default")
     pyarrow.parquet.write_table(rows, file, compression="zstd")
+
+
+def _beside(file: Path, name: str) -> Path:
+    """The file of a table of replicas: replicas.person.parquet."""
+    return file.with_name(f"{file.stem}.{name}")
+
+
+def _replica_rows(file: Path, released: Records) -> Records:
+    most = REPLICAS * released.rows
+    if not isinstance(released, Units):
+        return encode(_read(file, most=most), released.domain)
+    room = {f"{each.name}.parquet": most * each.at_most for each in released.database.tables}
+    tables = {name: _read(_beside(file, name), rows) for name, rows in room.items()}
+    return SyntheticUnits.of_files(released.domain, tables).records
 
 
 def _read_replicas(file: Path, certificate: Certificate, released: Records) -> tuple[Replica, ...]:
@@ -272,7 +305,7 @@ def _read_replicas(file: Path, certificate: Certificate, released: Records) -> t
     number, draw = said["number"], Draw(said["records"], said["seed"], said.get("atoms"))
     if not number:
         return ()
-    rows = encode(_read(file, most=REPLICAS * released.rows), released.domain)
+    rows = _replica_rows(file, released)
     if number != REPLICAS or rows.rows % number or draw.records > MOST_DRAWN:
         raise DataError("the replicas are not as many as the certificate says")
     tables = tables_drawn(released, draw)
@@ -299,6 +332,17 @@ def write_csv(table: pa.Table, file: str | os.PathLike[str] | None) -> str | Non
     text = pa.BufferOutputStream()
     pyarrow.csv.write_csv(flat(table), text)
     return str(text.getvalue().to_pybytes().decode("utf-8"))
+
+
+def write_csv_files(release: Release, folder: str | os.PathLike[str] | None) -> None:
+    """A CSV file for each table of a database, in a folder."""
+    if folder is None:
+        raise ReleaseError("a database is several tables; name the folder that gets a CSV file for each")
+    path = Path(folder)
+    with _in_a_sentence(path):
+        path.mkdir(parents=True, exist_ok=True)
+        for name, table in csv_files(release).items():
+            write_csv(table, path / name)
 
 
 def flat(table: pa.Table) -> pa.Table:

@@ -13,14 +13,14 @@ from typing import Any
 
 from dualquery.counting.counter import Counter, MemoryCounter
 from dualquery.counting.opening import machines_of, open_counter
-from dualquery.errors import DataError, DualQueryError, SchemaError
+from dualquery.errors import BudgetError, DataError, DualQueryError, SchemaError
 from dualquery.ledger.book import Place, PrepaidLedger, ledger_of
 from dualquery.mechanisms.error_bars import MOST_SEEDS, Draw, made_replicas
 from dualquery.mechanisms.outcomes import finished
 from dualquery.privacy.budget import Budget
 from dualquery.privacy.curator import Curator
 from dualquery.privacy.ledger import Ledger
-from dualquery.privacy.neighbours import Neighbours
+from dualquery.privacy.neighbours import PARTS, Neighbours
 from dualquery.queries.rules import check_rules
 from dualquery.randomness import entropy_from
 from dualquery.releases.acceptance import GivenAcceptance, Wanted, doubts
@@ -54,7 +54,8 @@ from dualquery.releases.plan import (
 from dualquery.releases.priors import public_rows
 from dualquery.releases.release import Release, records_of
 from dualquery.table.domain import Domain
-from dualquery.table.periods import Span
+from dualquery.table.linking import AnyDatabase
+from dualquery.table.periods import RunningSpan, Span
 from dualquery.table.reading import AnyTable
 from dualquery.table.records import Records
 from dualquery.table.schema import Schema
@@ -63,7 +64,7 @@ from dualquery.types import Progress, silent
 
 @for_callers
 def release(
-    table: AnyTable | Records | Counter,
+    table: AnyTable | AnyDatabase | Records | Counter,
     *,
     budget: GivenBudget,
     workload: GivenWorkload,
@@ -87,7 +88,8 @@ def release(
     """A differentially private release of a table, made for a workload of queries.
 
     `table` is a pandas, Polars or Arrow table, a path, a pattern of paths, a Spark DataFrame (counted in its
-    executors, docs/schema.md), encoded records, or a counter of records; `schema` (a path, a dict, a Schema or a
+    executors, docs/schema.md), of a database a folder, an SQLite file or a dict of tables by name, encoded records,
+    or a counter of records; `schema` (a path, a dict, a Schema or a
     Domain) says what is public about it. `workload` is a SPEC (`marginals:3`), a list of queries or a Workload,
     `budget` a Budget or ε alone (δ = min(1/n², 10⁻⁶) then, and a record is replaced). Without `mechanism` the program
     chooses. Options of mechanisms are given by name (`rounds=40`). A budget that names no accounting gets the
@@ -198,11 +200,11 @@ def release(
 
 def _budget(
     given: GivenBudget,
-    table: AnyTable | Records | Counter,
+    table: AnyTable | AnyDatabase | Records | Counter,
     schema: Schema,
     options: Mapping[str, object],
     tell: Progress,
-) -> tuple[Budget, AnyTable | Records | Counter]:
+) -> tuple[Budget, AnyTable | AnyDatabase | Records | Counter]:
     """The budget, and the table, opened where ε stands alone and the public number of records gives δ."""
     if isinstance(given, Budget):
         return given, table
@@ -212,7 +214,7 @@ def _budget(
 
 
 def counting(
-    table: AnyTable | Records | Counter,
+    table: AnyTable | AnyDatabase | Records | Counter,
     schema: Schema,
     neighbours: Neighbours,
     memory: object,
@@ -220,6 +222,7 @@ def counting(
 ) -> Counter:
     """Whoever counts the records, of each person no more than these neighbours allow for: they stay neighbours."""
     refuse_dropping(schema, neighbours)
+    refuse_parts(schema, neighbours)
     progress = partial(tell, "counting")
     if isinstance(table, Records):
         table = MemoryCounter(table, progress=progress)
@@ -247,6 +250,12 @@ def refuse_dropping(schema: Schema, neighbours: Neighbours) -> None:
     The neighbours of the promise are rows of the file. A row that is dropped for its contents changes the public
     number between them; where the number is private, dropping looks at one row by itself and is harmless.
     """
+    if schema.domain.inner and neighbours.size_is_public:
+        raise SchemaError(
+            "rows of a database that have no place in the schema are dropped, which would give away how many do, "
+            "because the number of records is public between these neighbours; release with --neighbours add-remove, "
+            "or Budget(ε, δ, 'add-remove')"
+        )
     if schema.drops_rows and neighbours.size_is_public:
         raise SchemaError(
             "the schema drops rows by what they contain, which would give away how many do, because the number of "
@@ -255,8 +264,15 @@ def refuse_dropping(schema: Schema, neighbours: Neighbours) -> None:
         )
 
 
+def refuse_parts(schema: Schema, neighbours: Neighbours) -> None:
+    """A record of a running span counts as many times as its period says, which other neighbours do not know."""
+    within = schema.within
+    if isinstance(within, RunningSpan) and (neighbours != Neighbours.IN_PARTS or within.whole > PARTS):
+        raise BudgetError("a record of a running span counts in parts; release it through a Series")
+
+
 def public_schema(
-    table: AnyTable | Records | Counter, domain: Domain | None, schema: GivenSchema | None
+    table: AnyTable | AnyDatabase | Records | Counter, domain: Domain | None, schema: GivenSchema | None
 ) -> Schema:
     given = [each for each in (domain, schema) if each is not None]
     encoded = table.domain if isinstance(table, Records | Counter) else None

@@ -105,7 +105,7 @@ def listed(domain: Domain, measured: Sequence[Measured]) -> list[dict[str, Any]]
 
 def conclusions(release: Release) -> Conclusions:
     """What draws are made from: rows, the tables that were measured, and sums of places inside bins."""
-    if release.records is None or release.domain.kind != "records":
+    if release.records is None or release.certificate.schema.domain.kind != "records":
         raise QueryError(
             "this release holds no synthetic records of a table, so nothing can be estimated from it; ask `answers`, "
             "or release with a mechanism that makes records"

@@ -23,6 +23,7 @@ from dualquery.errors import DataError, DualQueryError
 from dualquery.fitting.prior import PublicRows
 from dualquery.queries.tables import attribute_codes
 from dualquery.releases.release import Release
+from dualquery.releases.sentences import why_not_private
 from dualquery.table.dates import Dates
 from dualquery.table.domain import Categorical, Domain, Numeric
 from dualquery.table.encoding import encode
@@ -129,7 +130,8 @@ def _of_release(release: Release, schema: Schema) -> tuple[PublicRows, Entry]:
         raise DualQueryError("the prior is a release without records; make one that has synthetic rows")
     if not release.certificate.private:
         raise DualQueryError(
-            "the prior is a release that promises nothing (a seed, or a draft of a schema); make a private one"
+            f"the prior is a release that promises nothing by itself: {why_not_private(release.certificate)}; make a "
+            "private one, or name the file of its rows with its origin if they are public"
         )
     spent = release.certificate["spent"]
     origin = f"a release of ε = {spent['epsilon']:g}, made {release.certificate['created'][:10]}"

@@ -113,7 +113,7 @@ def quality(
         raise QueryError(
             "this release holds answers and no rows; `dualquery evaluate` without --html compares answers"
         )
-    schema, rng = release.certificate.schema, np.random.default_rng(seed)
+    schema, rng = release.certificate.schema_read, np.random.default_rng(seed)
     if schema.domain.kind != "records":
         raise QueryError("the page is for tables of attributes; leave --html out")
     members = _shown(release)

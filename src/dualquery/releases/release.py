@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 import os
 from collections.abc import Callable, Iterable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
@@ -14,13 +14,16 @@ import pyarrow as pa
 
 from dualquery.errors import DualQueryError, QueryError
 from dualquery.fitting.measured import Measured
-from dualquery.mechanisms.artefact import Artefact, SyntheticRecords
+from dualquery.mechanisms.artefact import Artefact, SyntheticRecords, SyntheticUnits
 from dualquery.mechanisms.error_bars import LEVEL, Replica, bar_from_mean, narrowest
 from dualquery.mechanisms.floors import floors
 from dualquery.queries.families import groups_of
 from dualquery.queries.group import NONE, Group
+from dualquery.queries.language.units import rows_groups_of
+from dualquery.queries.over_units import OverUnits
 from dualquery.releases.certificate import Certificate, RowsFrom
 from dualquery.releases.frames import answers_table, as_frame, cells_table
+from dualquery.table.database import Database
 from dualquery.table.domain import Domain
 from dualquery.table.records import Records
 from dualquery.types import Fractions, Integers
@@ -94,23 +97,70 @@ class Release:
 
     @property
     def public_rows(self) -> int | None:
-        """The number of records of the private table, where it is public and not measured."""
+        """The number of records of the private table, where it is public and not measured.
+
+        Of rows that hang on units (`of`) it is not known.
+        """
         records = self.certificate["records"]
+        if self.domain.kind != self.certificate.schema.domain.kind:
+            return None
         return None if records["from"] == RowsFrom.MEASURED.value else int(records["rows"])
 
-    def answer(self, text: str, *, given: str | None = None) -> Answer:
+    @property
+    def tables(self) -> dict[str, pandas.DataFrame]:
+        """The synthetic tables of a database by their names, with keys that fit each other.
+
+        They have as many units as the database is thought to have, where nobody asked for a number of them.
+        """
+        from dualquery.releases.people import units_for_people
+
+        return {name: table.to_pandas() for name, table in units_for_people(self, self._units).tables.items()}
+
+    @property
+    def _units(self) -> SyntheticUnits:
+        if not isinstance(self.artefact, SyntheticUnits):
+            raise QueryError("this release holds one table, and not those of a database; it is to_pandas()")
+        return self.artefact
+
+    def of(self, table: str) -> Release:
+        """The same release as one of the rows of a table of its database, each with what is known of its unit.
+
+        Shares are then those of all rows of that table: of all persons, and not of households.
+        """
+        units = self._units.records
+        if table == units.database.root.name:
+            return self
+        names = [each.name for each in units.database.children]
+        if table not in names:
+            raise QueryError(f"the database has no table '{table}'; there are {', '.join(names)}")
+        replicas = tuple(each.joined(table) for each in self.replicas)
+        rows = SyntheticRecords(units.joined(table))
+        return replace(self, domain=rows.records.domain, artefact=rows, replicas=replicas, measured=())
+
+    def answer(self, text: str, *, given: str | None = None, of: str | None = None) -> Answer:
         """One query in the query language: `age >= 50 & sex = Female`.
 
-        With `given`, another query, the share among the records that satisfy that one.
+        With `given`, another query, the share among the records that satisfy that one. Of a database the records are
+        units, asked with any, all and count, or the rows of the table that `of` names.
         """
-        return (self.answer_all([text]) if given is None else self.answer_given([text], given))[0]
+        asked = self if of is None else self.of(of)
+        return (asked.answer_all([text]) if given is None else asked.answer_given([text], given))[0]
 
-    def answers(self, texts: Iterable[str], *, given: str | None = None, frame: str = "pandas") -> Any:
+    def answers(
+        self,
+        texts: Iterable[str],
+        *,
+        given: str | None = None,
+        of: str | None = None,
+        frame: str = "pandas",
+    ) -> Any:
         """Many queries as a frame: query, share and bar, and counts where the number of records is public.
 
         With `given`, a query, shares are among the records that satisfy it, and there are no counts. `frame` is
-        pandas, polars or arrow. An error names the query that it is about.
+        pandas, polars or arrow. An error names the query that it is about. `of` is as in `answer`.
         """
+        if of is not None:
+            return self.of(of).answers(texts, given=given, frame=frame)
         found = self.answer_all(texts) if given is None else self.answer_given(texts, given)
         return as_frame(answers_table(self, found, counts=given is None), frame)
 
@@ -195,7 +245,7 @@ class Release:
         texts = listed_texts(texts)
         if places is None:
             places = [f"query {number}" if len(texts) > 1 else "" for number in range(1, len(texts) + 1)]
-        groups = groups_of(self.domain, texts, places)
+        groups = self._groups(texts, places)
         return [answer for group in groups for answer in self.answers_of(group, group.texts(_all(group)))]
 
     def answer_given(
@@ -210,7 +260,7 @@ class Release:
         self.answer_all([given], places=["given"])  # what is wrong with it is told of it alone
         self.answer_all(texts, places=places)
         pairs = [part for text in texts for part in (f"({text}) & ({given})", given)]
-        groups = groups_of(self.domain, pairs, ["the query with given"] * len(pairs))
+        groups = self._groups(pairs, ["the query with given"] * len(pairs))
         values = np.concatenate([self.artefact.fractions(group) for group in groups])
         orders = np.concatenate([_orders(group) for group in groups])
         own = [self.artefact.bars(group) for group in groups]
@@ -237,6 +287,13 @@ class Release:
             for text, value, bar, there in zip(texts, share, bars, known, strict=True)
         ]
 
+    def _groups(self, texts: Sequence[str], places: Sequence[str]) -> tuple[Group, ...]:
+        """The questions of some texts; those about rows of a database are read as such."""
+        known = self.certificate.schema.domain
+        if isinstance(known, Database) and self.domain.kind == "records":
+            return rows_groups_of(known, self.domain, texts, places)
+        return groups_of(self.domain, texts, places)
+
     def answers_of(self, group: Group, texts: Iterable[str] | None = None) -> list[Answer]:
         """The answer to every query of a group, without its text where none are given."""
         values = self.artefact.fractions(group)
@@ -258,7 +315,7 @@ class Release:
     def _beyond(self, group: Group, values: Fractions) -> tuple[Fractions, Fractions]:
         """What replicas do not show: beside their bars, and below which no bar is."""
         rows = self.certificate["records"]["rows"]
-        if self.records is None or not self.measured:
+        if self.records is None or not self.measured or isinstance(group, OverUnits):
             return np.zeros(len(values)), np.zeros(len(values))
         beyond = floors(group, values, self.measured, self.records, rows)
         return beyond.more, beyond.least
@@ -301,9 +358,15 @@ class Release:
         return as_frame(described(self), frame)
 
     def to_csv(self, file: str | os.PathLike[str] | None = None) -> str | None:
-        """Write the synthetic records, or the answers, as a CSV file; without a file, give back its text."""
-        from dualquery.releases.folder import write_csv
+        """Write the synthetic records, or the answers, as a CSV file; without a file, give back its text.
 
+        Of a database `file` is a folder, which gets a file for each table.
+        """
+        from dualquery.releases.folder import write_csv, write_csv_files
+
+        if isinstance(self.artefact, SyntheticUnits):
+            write_csv_files(self, file)
+            return None
         return write_csv(self.to_arrow(), file)
 
     def __repr__(self) -> str:
@@ -388,6 +451,8 @@ def _all(group: Group) -> Integers:
 
 def _orders(group: Group) -> Integers:
     """How many attributes each query is about."""
+    if isinstance(group, OverUnits):
+        return group.orders
     rows = group.products(_all(group))
     orders = np.zeros(group.size, np.int64)
     orders[rows.positions] = (rows.literals != NONE).sum(axis=1)

@@ -28,7 +28,7 @@ from dualquery.releases.frames import attributes_of, cells_table
 from dualquery.releases.measurements import pairs_of
 from dualquery.releases.release import Release, with_bar
 from dualquery.table.domain import Domain, Items
-from dualquery.table.records import BitItems, ColumnCodes, Records, SparseItems
+from dualquery.table.records import Records, item_counts
 from dualquery.types import Set
 
 MOST_BARS = 30
@@ -181,7 +181,7 @@ def _bars(release: Release) -> str:
 
 
 def _stored(release: Release) -> Stored:
-    found = kind_named(release.domain.kind).stored_in(release.artefact.files())
+    found = kind_named(release.domain.kind).stored_in(release.artefact.files(), release.domain)
     assert found is not None, "what a mechanism releases is stored by its kind of table"
     return found
 
@@ -220,8 +220,11 @@ def _records(release: Release) -> str:
         "information: the answer to a question with two equally likely answers is one bit. Darker cells hold more "
         "records; numbers are percentages."
     )
-    return _gallery("The synthetic records, attribute by attribute", note, "columns", shown) + _gallery(
-        "What goes together", pairs, "grid", heat_maps(records)
+    stored = _stored(release)
+    return (
+        _gallery("The synthetic records, attribute by attribute", note, "columns", shown)
+        + _gallery(stored.title, "", "columns", stored.figures(release.artefact))
+        + _gallery("What goes together", pairs, "grid", heat_maps(records))
     )
 
 
@@ -368,7 +371,7 @@ def histograms(records: Records, release: Release | None = None) -> list[Figure]
         labels: Sequence[object]
         if isinstance(column, Items):
             counts, labels = (
-                _item_counts(codes, column.count),
+                item_counts(codes, column.count),
                 range(column.first, column.first + column.count),
             )
         else:
@@ -395,13 +398,6 @@ def _bars_of(release: Release, position: int, kept: NDArray[np.int64]) -> NDArra
     sets = tuple((start + int(i),) for i in kept) if items else ((start,),)
     bars = np.array([each.error or 0.0 for each in release.answers_of(Tables(domain, sets))])
     return bars[1::2] if items else bars[kept]
-
-
-def _item_counts(codes: ColumnCodes, count: int) -> NDArray[np.int64]:
-    if isinstance(codes, SparseItems):
-        return np.bincount(codes.ids, minlength=count)
-    assert isinstance(codes, BitItems), "a block of items is sparse or bits"
-    return np.bitwise_count(codes.words).sum(axis=1, dtype=np.int64)
 
 
 def heat_maps(records: Records) -> list[Figure]:
@@ -464,7 +460,7 @@ def _candidates(records: Records) -> list[int]:
     for position, column in enumerate(domain.columns[: plots.MOST_COLUMNS]):
         first = domain.starts[position]
         if isinstance(column, Items):
-            counts = _item_counts(records.columns[position], column.count)
+            counts = item_counts(records.columns[position], column.count)
             attributes += [first + int(i) for i in np.argsort(-counts, kind="stable")[:MOST_ITEMS_IN_PAIRS]]
         elif len(column.labels) <= 1000:
             attributes.append(first)

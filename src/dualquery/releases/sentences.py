@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import math
 from collections import Counter
+from collections.abc import Mapping
+from typing import Any
 
 from dualquery.kinds.kind import Kind, kind_named
 from dualquery.privacy.budget import PROMISES_LITTLE
@@ -243,8 +245,17 @@ def public(certificate: Certificate) -> list[str]:
             else []
         ),
         f"The questions: {workload['queries']:,} of them, {workload['spec']}.",
+        *(_prior(each) for each in certificate.get("prior", ())),
         "Every parameter below.",
     ]
+
+
+def _prior(entry: Mapping[str, Any]) -> str:
+    """What was public already, and is promised nothing."""
+    return (
+        f"The prior: {entry['origin']}, {counted(entry['records'], 'record')}. Its rows may stand in this release as "
+        "they are, and nothing here protects them. Whoever is in it and in the table, too, pays for both."
+    )
 
 
 def about(certificate: Certificate) -> dict[str, str]:

@@ -39,7 +39,6 @@ except ImportError:  # not posix: the book alone says who came first
     fcntl = None  # type: ignore[assignment]
 
 MOST_KNOWN = 1_000  # periods
-_ITS_OWN = ("book", "prior", "trust", "check", "accepted", "seal", "signature", "files")  # of one release
 
 
 class Series:
@@ -156,8 +155,10 @@ class Series:
         return self._summed(some, bars=bars, progress=progress)
 
     def so_far(self, *, bars: bool = True, progress: Progress | None = None) -> Release:
-        """The same of all periods that have been released."""
-        there = self._some()
+        """The same of all periods that have been released; what was killed after its charge leaves a gap."""
+        there, found = self._some(), self._loaded()
+        if not is_running(found[0]):
+            return self._summed(found, bars=bars, progress=progress)
         ends = self._calendar.label(there[0].first), self._calendar.label(there[-1].last)
         return self.between(*ends, bars=bars, progress=progress)
 
@@ -193,7 +194,7 @@ class Series:
         if self._known is not None:
             return self._next_known(period, self._known)
         if period is not None:
-            return self._calendar.span(period)
+            return _single(self._calendar.span(period))
         charged = Books(ledger).read(self._dataset).costs
         ends = [max(each.parts) for each in charged if each.parts] + [each.last for each in self._spans()]
         if not ends:
@@ -206,8 +207,8 @@ class Series:
         named = None if period is None else self._calendar.span(period)
         if not there and named is None:
             raise DataError("name the first period of the series, like 2024-Q1")
-        if named is not None and named.length > 1:
-            raise DataError("with a known number of periods they come one by one; name a single one")
+        if named is not None:
+            _single(named)
         first = there[0].first if there else named.first if named is not None else 0
         last = there[-1].last + 1 if there else first
         if named is not None and named.last != last:
@@ -215,6 +216,12 @@ class Series:
         if last - first >= number:
             raise DataError(f"this series has {number} periods, and all have been released; begin another")
         return RunningSpan(self._calendar, first, last, PARTS)
+
+
+def _single(span: Span) -> Span:
+    if span.length > 1:
+        raise DataError(f"the periods of a series come one by one; name a single {span.calendar.by}")
+    return span
 
 
 def step_budget(budget: Budget, periods: int) -> Budget:

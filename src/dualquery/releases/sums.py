@@ -11,7 +11,6 @@ records differ.
 
 from __future__ import annotations
 
-import json
 import math
 from collections.abc import Sequence
 from datetime import UTC, datetime
@@ -30,8 +29,9 @@ from dualquery.mechanisms.artefact import SyntheticRecords, usual_rows
 from dualquery.mechanisms.outcomes import finished_records
 from dualquery.privacy.accounting import rho_cap
 from dualquery.privacy.budget import Accounting, Budget
-from dualquery.privacy.conversion import UNITS, epsilon_of
+from dualquery.privacy.conversion import UNITS, epsilon_of, rho_units_of
 from dualquery.privacy.neighbours import PARTS, Neighbours
+from dualquery.releases.acceptance import doubts
 from dualquery.releases.certificate import Certificate, PredictedError, RowsFrom
 from dualquery.releases.measurements import listed
 from dualquery.releases.refit import fit_usual, measured_tables, with_bars
@@ -121,11 +121,16 @@ def summed(
     domain, rng, tell = releases[0].domain, np.random.default_rng(0), progress or silent
     if any(each.domain != domain for each in releases):
         raise DualQueryError("the releases were made with different schemas, and do not add up")
+    if len({each.certificate["budget"]["neighbours"] for each in releases}) > 1:
+        raise DualQueryError("the releases hide different things (neighbours), and do not add up")
     spans = [calendar.span(each.certificate["period"]["periods"]) for each in releases]
+    if wanted is None and len({c for each in spans for c in each.parts(1)}) < sum(
+        each.length for each in spans
+    ):
+        raise DualQueryError("two of the releases read the same period, whose records would count twice")
     tables = [measured_tables(each) for each in releases]
     inside: tuple[Measured, ...] = ()
     if wanted is None:
-        wanted = Span(calendar, min(each.first for each in spans), max(each.last for each in spans))
         known, inside = added(tables), _added_inside(releases)
     else:
         first = spans[0].first
@@ -149,17 +154,34 @@ def summed(
             "predicted_error": PredictedError(None, None).to_json(),
         }
     kept = (*known.kept, *inside)
-    certificate = _certificate(releases, wanted, number, {**said, "measured": listed(domain, kept)})
+    periods = _runs(spans) if wanted is None else str(wanted)
+    certificate = _certificate(releases, periods, number, {**said, "measured": listed(domain, kept)})
     return Release(certificate, domain, artefact, replicas, kept)
 
 
+def _runs(spans: Sequence[Span]) -> str:
+    """Their periods in order: 2024-Q1..2024-Q3, 2025-Q1 where those between were charged and never released."""
+    runs: list[Span] = []
+    for each in sorted(spans, key=lambda span: span.first):
+        if runs and runs[-1].last + 1 == each.first:
+            runs[-1] = Span(each.calendar, runs[-1].first, each.last)
+        else:
+            runs.append(Span(each.calendar, each.first, each.last))
+    return ", ".join(map(str, runs))
+
+
 def _certificate(
-    releases: Sequence[Release], wanted: Span, number: int, found: dict[str, Any]
+    releases: Sequence[Release], periods: str, number: int, found: dict[str, Any]
 ) -> Certificate:
-    """A record is in one of the periods, so the dearest release says what it may lose; of running totals, all do."""
-    dearest = max(releases, key=lambda each: float(each.certificate["spent"]["epsilon"])).certificate
-    data = {name: value for name, value in json.loads(dearest.to_json()).items() if name not in _ITS_OWN}
-    seeded = next((each.certificate["entropy"] for each in releases if not each.certificate.private), None)
+    """A record is in one of the periods, so the dearest release says what it may lose; of running totals, all do.
+
+    A person may have had records in each of the periods, and pays for all of them.
+    """
+    told = [each.certificate for each in releases]
+    dearest = max(told, key=lambda each: float(each["spent"]["epsilon"]))
+    data = {name: value for name, value in dearest.plain().items() if name not in _ITS_OWN}
+    seeded = next((each["entropy"] for each in told if not each["entropy"]["private"]), data["entropy"])
+    known_from = {each["records"]["from"] for each in told}
     note = (
         f"fitted to the sum of what the releases of {len(releases)} periods have measured, which is free; the costs "
         "are those of the dearest of them"
@@ -167,19 +189,52 @@ def _certificate(
     if is_running(releases[0]):
         note = f"made from {len(releases)} running totals; the costs are those of a record that was in all of them"
         data |= _cost_of_all(data, len(releases))
+    elif len(releases) > 1 and data["budget"]["records_per_person"] is not None:
+        note = (
+            f"fitted to the sum of what the releases of {len(releases)} periods have measured; a person may have had "
+            "records in each of them, so their costs add up"
+        )
+        data |= _cost_of_person(told)
+    else:
+        data |= _cost_of_dearest(data, told)
     return Certificate.of(
         {
             **data,
             "created": datetime.now(UTC).isoformat(timespec="seconds"),
-            **({} if seeded is None else {"entropy": seeded}),
-            "records": {"rows": number, "from": RowsFrom.MEASURED.value},
+            "entropy": seeded,
+            "records": {
+                "rows": number,
+                "from": known_from.pop() if len(known_from) == 1 else RowsFrom.MEASURED.value,
+            },
             **found,
             "rows_for_people": number,
-            "period": {**data["period"], "periods": str(wanted)},
+            "period": {**data["period"], "periods": periods},
+            "schema_is_draft": any(each["schema_is_draft"] for each in told),
+            "warnings": list(
+                dict.fromkeys(
+                    warning
+                    for each in told
+                    for warning in each["warnings"]
+                    if warning not in doubts(each.get("accepted"))
+                )
+            ),
             "notes": [note],
             "files": {},
         }
     )
+
+
+def _cost_of_dearest(data: dict[str, Any], told: Sequence[Certificate]) -> dict[str, Any]:
+    """(max ε_t, max δ_t); all of a budget where one of the releases had to measure its records."""
+    budget, spent = data["budget"], data["spent"]
+    delta = max(each["budget"]["delta"] for each in told)
+    measured = any(each["records"]["from"] == RowsFrom.MEASURED.value for each in told)
+    groups = {k: [each["several"][k] for each in told] for k in data["several"]}
+    return {
+        "budget": {**budget, "delta": delta},
+        "spent": {**spent, "epsilon": budget["epsilon"] if measured else spent["epsilon"], "delta": delta},
+        "several": {k: None if None in each else max(each) for k, each in groups.items()},
+    }
 
 
 def _cost_of_all(data: dict[str, Any], number: int) -> dict[str, Any]:
@@ -187,10 +242,33 @@ def _cost_of_all(data: dict[str, Any], number: int) -> dict[str, Any]:
     weights = RunningSpan(Calendar("period", "day"), 0, number - 1, PARTS).weights().values()
     factor, delta = Fraction(sum(w * w for w in weights), PARTS**2), data["budget"]["delta"]
     cap = Budget(data["budget"]["epsilon"], delta, Neighbours.IN_PARTS, Accounting.ZCDP)
-    rho = Fraction(rho_cap(cap), UNITS) * factor
+    return _of_rho(data, Fraction(rho_cap(cap), UNITS) * factor, delta)
+
+
+def _cost_of_person(told: Sequence[Certificate]) -> dict[str, Any]:
+    """What releases of several periods cost a person of whom each has read up to K records: all of them together."""
+    data = told[0].plain()
+    told_alike = {
+        (each["budget"]["accounting"], each["budget"]["neighbours"], each["budget"]["records_per_person"])
+        for each in told
+    }
+    if len(told_alike) > 1 or data["budget"]["accounting"] != Accounting.ZCDP.value:
+        raise DualQueryError(
+            "what releases cost a person adds up where all of them were accounted by zcdp, for so many records each"
+        )
+    rho = sum((Fraction(each["spent"]["rho"]) for each in told), Fraction(0))
+    found = _of_rho(data, rho, max(each["budget"]["delta"] for each in told))
+    found["budget"]["neighbours_words"] += f"; so many in each of {len(told)} periods"
+    return {**found, "events": [event for each in told for event in each.plain()["events"]]}
+
+
+def _of_rho(data: dict[str, Any], rho: Fraction, delta: float) -> dict[str, Any]:
+    """A promise of ρ, as a certificate writes it."""
     epsilon = epsilon_of(rho, delta=delta)
+    while rho_units_of(epsilon=epsilon, delta=delta) < rho * UNITS:
+        epsilon *= 1 + 1e-12
     return {
-        "budget": {**data["budget"], "epsilon": epsilon},
+        "budget": {**data["budget"], "epsilon": epsilon, "delta": delta},
         "spent": {"epsilon": epsilon, "delta": delta, "rho": f"{math.ceil(rho * UNITS) / UNITS:.12f}"},
         "several": {k: epsilon_of(rho * int(k) ** 2, delta=delta) for k in data["several"]},
     }

@@ -89,16 +89,20 @@ class Attribute(ABC):
 
     def encode(self, cells: pa.ChunkedArray, *, typed: bool = False) -> Signed:
         """The code of each cell; with `typed` texts write numbers and dates that are in no notation of texts."""
-        if is_mixed(cells.type):
-            codes = np.zeros(len(cells), self.code_type)
-            for kind, rows, part in by_kind(cells):
-                codes[rows] = self.encode(part, typed=kind == TYPED)
-            return codes
-        codes = self.codes_of(cells, typed=typed)
+        codes = self.placed(cells, typed=typed)
         if (worst := int(codes.min(initial=0))) < 0:
             if (other := self.other_code) is None:
                 raise DataError(f"column '{self.name}' {self.advice(Unplaced(worst))}")
-            codes = np.where(codes < 0, np.array(other, codes.dtype), codes)
+            codes = np.where(codes < 0, other, codes.astype(np.int64))
+        return codes
+
+    def placed(self, cells: pa.ChunkedArray, *, typed: bool = False) -> Signed:
+        """The same, with the reason (`Unplaced`) where a cell has no code."""
+        if not is_mixed(cells.type):
+            return self.codes_of(cells, typed=typed)
+        codes = np.zeros(len(cells), self.code_type)
+        for kind, rows, part in by_kind(cells):
+            codes[rows] = self.codes_of(part, typed=kind == TYPED)
         return codes
 
     @property
@@ -156,6 +160,10 @@ class Attribute(ABC):
         return said | {
             key: "true" if value is True else value for key, value in self.options().items() if value
         }
+
+    def words(self, accepted: int) -> str | None:
+        """The condition that a bit set of codes is, where such a condition has words of its own."""
+        return None
 
     @abstractmethod
     def said(self) -> dict[str, str]:

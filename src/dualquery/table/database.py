@@ -2,6 +2,7 @@
 
     [database]
     protect = "household"               # the table whose rows are protected, each with all that hangs on it
+    encoding = "latin-1"                # optional: of text files that are not UTF-8
 
     [[table]]
     name = "household"
@@ -50,6 +51,7 @@ MOST_LISTED = 12  # rows of a unit; where there may be more, their number stands
 CLASSES = (0, 1, 2, 3, 4, 5, 7, 10, 15)  # where each class begins
 MOST_ROWS = 10_000  # of a unit, of one table
 WORDS = frozenset({"any", "all", "count", "where", "other"})  # of questions; no names of tables
+FILES = frozenset({"synthetic", "answers", "rows", "replicas", "measurements", "registry"})  # of any release
 KEYS = {"name", "key", "parent", "link", "at_most", "at_least", "attribute"}
 
 
@@ -132,18 +134,25 @@ class Database(Domain):
 
     def view_domain(self, child: str) -> Domain:
         """What is known of one row of a child table: all of its unit, and its own attributes."""
-        return Domain((*self.columns, *_renamed(self.child(child), child)))
+        found = self.child(child)
+        return Domain((*self._beside(found), *_renamed(found, child)))
 
     def pair_domain(self, child: str) -> Domain:
         """What is known of two rows of a unit: all of it, the attributes of one row, and those of the other."""
         found = self.child(child)
-        return Domain(
-            (*self.columns, *_renamed(found, child), *_renamed(found, f"other {child}")),
+        return Domain((*self._beside(found), *_renamed(found, child), *_renamed(found, f"other {child}")))
+
+    def _beside(self, child: Linked) -> tuple[Column, ...]:
+        """The columns of a unit; one that has the name of a column of the child table is told apart by its table."""
+        own = {column.name for column in child.columns}
+        return tuple(
+            replace(column, name=f"{self.root.name}.{column.name}") if column.name in own else column
+            for column in self.columns
         )
 
     @classmethod
     def read(cls, section: Mapping[str, Any], columns: tuple[Column, ...], folder: Path | None) -> Database:
-        only(section, "[database]", {"protect", "table"})
+        only(section, "[database]", {"protect", "encoding", "table"})
         protect = required(section, "[database]", "protect", text)
         if columns:
             raise SchemaError(
@@ -233,10 +242,10 @@ def _check_way(table: Linked, named: Mapping[str, Linked], protect: str) -> None
 def _table(entry: Mapping[str, Any], number: int) -> Linked:
     name = required(entry, f"table number {number}", "name", text)
     where = f"table '{name}'"
-    if not name.isidentifier() or name in WORDS:
+    if not name.isidentifier() or name.lower() in WORDS | FILES:
         raise SchemaError(
             f"{where}: the name of a table is made of letters, digits and underscores, and is none of "
-            f"{', '.join(sorted(WORDS))}"
+            f"{', '.join(sorted(WORDS | FILES))}"
         )
     only(entry, where, KEYS)
     if isinstance(entry.get("parent"), list):

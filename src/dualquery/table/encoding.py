@@ -38,7 +38,9 @@ from dualquery.table.cells import (
     plain,
     texts_of,
 )
+from dualquery.table.database import Database
 from dualquery.table.domain import Categorical, Column, Dependency, Domain, Items, Numeric, Sum
+from dualquery.table.linking import AnyDatabase, one_table, units_in
 from dualquery.table.periods import kept
 from dualquery.table.persons import baskets, hashes_of, kept_rows, owners_of
 from dualquery.table.places import Places, encode_with_places, has_places, numbers_at
@@ -59,14 +61,20 @@ from dualquery.table.schema import Schema
 BINS = 64  # of persons: each is encoded at once
 
 
-def encode(source: AnyTable, schema: Schema | Domain, *, records_per_person: int | None = None) -> Records:
+def encode(
+    source: AnyTable | AnyDatabase, schema: Schema | Domain, *, records_per_person: int | None = None
+) -> Records:
     """The records of a table; a cell without a place in the schema is an error that says how to make one.
 
     A table without rows has zero records. Rows that the schema drops are no records: the number of rows
     then depends on their cells (`Schema.drops_rows`). With `records_per_person` everybody keeps at most so
-    many, whoever the schema's unit says they belong to (`persons`); without it all are kept.
+    many, whoever the schema's unit says they belong to (`persons`); without it all are kept. Of a database the
+    records are units, and what is no part of one is dropped (`linking`).
     """
     schema = Schema.of(schema)
+    if isinstance(schema.domain, Database):
+        return units_in(source, schema.domain, schema.encoding)
+    source = one_table(source)
     table = read_table(source, wanted_columns(source, schema, records_per_person))
     return encoded(table, schema, records_per_person=records_per_person)
 

@@ -125,17 +125,24 @@ def kept_rows(owners: Owners, columns: tuple[ColumnCodes, ...], most: int) -> ND
     stays = sizes[owners.of] <= most
     rows = np.flatnonzero(~stays)
     if len(rows):
-        order = np.lexsort((*_canonical_keys(columns, rows)[::-1], owners.of[rows]))
-        rows = rows[order]  # person by person, each person's records sorted by their codes
-        owner = owners.of[rows]
-        place = _places(owner)
-        tickets = _mixed(_seeds(owners, owner) + place.astype(np.uint64) * _GOLDEN)
-        order = np.lexsort((place, tickets, owner))
-        stays[rows[order][_places(owner[order]) < most]] = True
+        rows = by_tickets(owners, columns, rows)
+        stays[rows[places_of(owners.of[rows]) < most]] = True
     return np.flatnonzero(stays)
 
 
-def _places(owner: NDArray[np.int64]) -> NDArray[np.int64]:
+def by_tickets(
+    owners: Owners, columns: tuple[ColumnCodes, ...], rows: NDArray[np.int64]
+) -> NDArray[np.int64]:
+    """Some rows, owner by owner, those of each by their tickets: an order that depends on its own rows alone."""
+    order = np.lexsort((*_canonical_keys(columns, rows)[::-1], owners.of[rows]))
+    rows = rows[order]  # owner by owner, the records of each sorted by their codes
+    owner = owners.of[rows]
+    place = places_of(owner)
+    tickets = _mixed(_seeds(owners, owner) + place.astype(np.uint64) * _GOLDEN)
+    return rows[np.lexsort((place, tickets, owner))]
+
+
+def places_of(owner: NDArray[np.int64]) -> NDArray[np.int64]:
     """The number of each row among those of its owner, who stand together."""
     number = np.arange(len(owner))
     begins = np.append(True, owner[1:] != owner[:-1])

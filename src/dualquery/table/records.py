@@ -47,6 +47,14 @@ class BitItems:
 ColumnCodes = Codes | SparseItems | BitItems
 
 
+def item_counts(codes: ColumnCodes, count: int) -> NDArray[np.int64]:
+    """How many records hold each of so many items."""
+    if isinstance(codes, SparseItems):
+        return np.bincount(codes.ids, minlength=count)
+    assert isinstance(codes, BitItems), "a block of items is sparse or bits"
+    return np.bitwise_count(codes.words).sum(axis=1, dtype=np.int64)
+
+
 @dataclass(frozen=True)
 class Records:
     """`rows` records over a domain, one entry of `columns` per column of the domain.

@@ -198,9 +198,12 @@ def schema_text(
     table = {key: quoted(rule) for key, rule in rules.items() if rule is not None}
     if schema.long:
         table["long"] = "true"
-    if hints or table:
+    first, *others = schema.domain.sections(write or attribute_text)
+    if schema.domain.inner:
+        first = "\n".join([first, *_lines(table)])
+    elif hints or table:
         parts.append("\n".join(["[table]", *hints, *_lines(table)]))
-    parts += schema.domain.sections(write or attribute_text)
+    parts += [first, *others]
     parts += ["\n".join(["[[rule]]", *_lines(rule_entries(rule))]) for rule in schema.domain.rules]
     return "\n\n".join(parts) + "\n"
 
@@ -224,7 +227,8 @@ def _schema(document: Mapping[str, Any], folder: Path | None) -> Schema:
     draft = optional(document, "the schema", "draft", truth) or False
     table, attributes = document.get("table", {}), document.get("attribute", [])
     if isinstance(table, list) and kinds == ["database"]:
-        table = {}  # [[table]]: the tables of a database, which are its own to read
+        # [[table]]: the tables of a database, which are its own to read. What is true of all stands in [database].
+        table = {key: said for key, said in _section(document["database"]).items() if key == "encoding"}
     if not isinstance(table, dict):
         raise SchemaError(
             "'table' must be a section, [table]; several, [[table]], need [database] with 'protect'"
@@ -259,15 +263,19 @@ def _of_kind(
     """The domain that the section of a kind of table describes (`kinds`)."""
     if len(kinds) > 1:
         raise SchemaError(f"a table is one of [{kinds[0]}] and [{kinds[1]}]; keep one of these sections")
-    name, section = kinds[0], document[kinds[0]]
+    name, section = kinds[0], _section(document[kinds[0]], kinds[0])
     if "rule" in document:
         raise SchemaError(f"rules are for tables of attributes, and this is a table of [{name}]; remove them")
-    if not isinstance(section, dict):
-        raise SchemaError(f"'{name}' must be a section, [{name}]")
     domain: type[Domain] = KINDS[name].domain
     if isinstance(document.get("table"), list):
         section = {**section, "table": document["table"]}
     return domain.read(section, columns, folder)
+
+
+def _section(found: object, name: str = "database") -> Mapping[str, Any]:
+    if not isinstance(found, dict):
+        raise SchemaError(f"'{name}' must be a section, [{name}]")
+    return found
 
 
 def column_in(entry: Mapping[str, Any], place: int) -> Column:

@@ -2,15 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from dataclasses import dataclass
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
 
 import numpy as np
 from numpy.typing import NDArray
 
 from dualquery.errors import DataError
 from dualquery.table.database import Database, starts_of
-from dualquery.table.records import Codes, Records, smallest_type
+from dualquery.table.records import Codes, ColumnCodes, Records, smallest_type, taken
 from dualquery.types import Integers
 
 
@@ -45,9 +45,13 @@ class Members:
 
 @dataclass(frozen=True)
 class Units(Records):
-    """`rows` units over a `Database`; one entry of `members` per child table, in the order of the schema."""
+    """`rows` units over a `Database`; one entry of `members` per child table, in the order of the schema.
+
+    `dropped` says how many rows of the source are in none, and why: for the steward alone.
+    """
 
     members: tuple[Members, ...] = ()
+    dropped: Mapping[str, int] = field(default_factory=dict, compare=False)
 
     def __post_init__(self) -> None:
         super().__post_init__()
@@ -73,6 +77,12 @@ class Units(Records):
     def database(self) -> Database:
         assert isinstance(self.domain, Database)
         return self.domain
+
+    def joined(self, child: str) -> Records:
+        """Every row of a child table with what is known of its unit (`Database.view_domain`)."""
+        members = self.members[self.database.place(child)]
+        columns = (*taken(self.columns, members.owner), *members.records.columns)
+        return Records(self.database.view_domain(child), members.records.rows, columns)
 
     @property
     def bytes(self) -> int:
@@ -100,11 +110,25 @@ def units_of(database: Database, roots: Integers, tables: Sequence[tuple[Integer
     return with_sizes(database, len(roots), own, members)
 
 
-def with_sizes(database: Database, rows: int, own: Sequence[object], members: tuple[Members, ...]) -> Units:
+def with_sizes(
+    database: Database,
+    rows: int,
+    own: Sequence[ColumnCodes],
+    members: tuple[Members, ...],
+    dropped: Mapping[str, int] | None = None,
+) -> Units:
     """Units from the columns of the protected table and the rows that hang on them."""
     sizes: list[Codes] = []
     for child, each in zip(database.children, members, strict=True):
         if rows and not child.at_least <= each.sizes.min() <= each.sizes.max() <= child.at_most:
             raise DataError(f"units have fewer or more rows of table '{child.name}' than the schema says")
         sizes.append(child.size_codes(each.sizes).astype(smallest_type(len(child.size.labels))))
-    return Units(database, rows, (*own, *sizes), members=members)  # type: ignore[arg-type]
+    return Units(database, rows, (*own, *sizes), members=members, dropped=dropped or {})
+
+
+def joined_units(parts: Sequence[Units]) -> Units:
+    """All units one behind the other."""
+    first, *others = parts
+    for each in others:
+        first = first.with_more(each)
+    return first

@@ -25,6 +25,7 @@ from dualquery.fitting.wide import (
     shrunk_singles,
     upper_quantile,
 )
+from dualquery.mechanisms.item_floors import ITEMS, PAIRS
 from dualquery.mechanisms.mechanism import Plan, Task, hidden
 from dualquery.mechanisms.shares import (
     SHARE_OF_TOTAL,
@@ -227,11 +228,11 @@ def measured_items(
     single = np.clip(shrunk_singles(counted.values / total, noise_of_single, rng), 0, 1)
     pair = np.zeros((fitted, fitted))
     by_rank = tuple(np.argsort(rank).tolist())
-    kept = [known, Measured(Numbers("items", by_rank), counted.values, float(counted.variance))]
+    kept = [known, Measured(Numbers(ITEMS, by_rank), counted.values, float(counted.variance))]
     if fitted > 1 and limits.pairs > 1:
         paired = purse.measure(HeldPairs(0, rank, fitted, limits.pairs), *spending.pairs)
         noise_of_pair = paired.deviation / total
-        upper = Numbers("pairs of items", by_rank[:fitted])  # the upper triangle, row by row
+        upper = Numbers(PAIRS, by_rank[:fitted])  # the upper triangle, row by row
         kept.append(Measured(upper, paired.values, float(paired.variance)))
         pair = shrunk_pairs(paired.values / total, single[:fitted], noise_of_pair, rng)
     return MeasuredItems(rank, single, pair, noise_of_single, noise_of_pair, tuple(kept))

@@ -18,7 +18,7 @@ read one by one become groups that are counted together (`to_groups`).
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from itertools import groupby
 from typing import NoReturn
 
@@ -31,6 +31,7 @@ from dualquery.queries.language import vocabulary
 from dualquery.queries.language.canonical import Literal, Query, canonical
 from dualquery.queries.language.formula import (
     SIGNS_IN_WORDS,
+    Box,
     Condition,
     Every,
     Fault,
@@ -87,17 +88,22 @@ class Reader:
             self._expected("'&', '|' or the end of the query")
         if isinstance(formula, Query):
             return formula
+        return self._made(formula, begin.column)
+
+    def _made(self, formula: Formula, begin: int) -> Query:
+        """The canonical query of a formula that begins at this column."""
         try:
             box = as_box(formula)
         except QueryError as error:
-            raise Fault(begin.column, str(error)) from None
+            raise Fault(begin, str(error)) from None
         if box.sides is None:
-            raise Fault(begin.column, "no record can satisfy this query")
+            raise Fault(begin, "no record can satisfy this query")
         if not box.sides:
-            raise Fault(begin.column, "this query holds for every record")
-        sizes = self._domain.sizes
-        literals = [Literal(j, *canonical(box.sides[j], int(sizes[j]))) for j in sorted(box.sides)]
-        return Query(tuple(literals), box.complement)
+            raise Fault(begin, "this query holds for every record")
+        return query_of(box, self._size)
+
+    def _size(self, attribute: int) -> int:
+        return int(self._domain.sizes[attribute])
 
     # The grammar, one method a rule. A parity is a query of its own kind and joins no formula.
 
@@ -188,6 +194,10 @@ class Reader:
         codes = self._codes.get(position)
         if codes is None:
             codes = self._codes[position] = {label: code for code, label in enumerate(column.labels)}
+        return Condition(attribute, self._accepted(column, codes, column_number), len(column.labels))
+
+    def _accepted(self, column: Column, codes: dict[str, int], column_number: int) -> int:
+        """The codes that what stands behind a name accepts, as a bit set."""
         token = self._token
         full = vocabulary.everything(column)
         if token.kind in ("=", "!="):
@@ -216,7 +226,7 @@ class Reader:
             accepted = 0b10
         else:
             self._expected(f"a comparison of '{column.name}' with a value")
-        return Condition(attribute, accepted, len(column.labels))
+        return accepted
 
     def _comparison(self, operator: Token, column: Column, codes: dict[str, int]) -> int:
         side, upwards = _ORDER[operator.kind]
@@ -293,6 +303,13 @@ class Reader:
         found = "the end of the query" if token.kind == "end" else f"'{token.text}'"
         hint = "; put quotes around it if it is part of a name or value" if token.kind in _SPECIAL else ""
         raise Fault(token.column, f"expected {description}, found {found}{hint}")
+
+
+def query_of(box: Box, size: Callable[[int], int]) -> Query:
+    """A box that is neither empty nor whole as a query; `size` gives the number of codes of an attribute."""
+    sides = box.sides or {}
+    literals = [Literal(j, *canonical(sides[j], size(j))) for j in sorted(sides)]
+    return Query(tuple(literals), box.complement)
 
 
 def to_groups(domain: Domain, queries: Iterable[Query]) -> tuple[Group, ...]:

@@ -271,6 +271,11 @@ def condition_text(domain: Domain, attribute: int, accepted: int) -> str:
     name = attribute_text(domain, attribute)
     if isinstance(column, Items):
         return name if accepted == 0b10 else f"!{name}"
+    return column.words(accepted) or text_of_codes(column, name, accepted)
+
+
+def text_of_codes(column: Categorical | Numeric, name: str, accepted: int) -> str:
+    """The condition that what has this name has one of these codes."""
     rejected = everything(column) ^ accepted
     absent = column.missing_code
     if absent is not None and accepted == 1 << absent:

@@ -1,0 +1,323 @@
+"""Linked tables: views of units are measured, and whole units fitted to them.
+
+A unit is a row of the protected table with all rows that hang on it. In one stage its own attributes and the numbers
+of rows are measured, one by one and in pairs. The noisy numbers of rows settle how many rows of a unit count in full;
+then, with noise that was paid for beforehand, come rows with their unit, pairs of rows of one unit, and tallies
+(`queries.views`). A unit moves any of them as far as one flat record would, however many rows it has. Units answer
+all of it (`fitting.views`).
+
+Shares of the budget, after 1% for the number of units where that is private: tables of units 17% (ones .4, pairs .6),
+rows 49% (ones .2, pairs .8), pairs of rows 16%, tallies 18%; within each group by (c_S · cells)^¼. Several child
+tables share alike.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, replace
+from itertools import combinations
+from math import isqrt, prod
+
+import numpy as np
+
+from dualquery.fitting.fitter import COUNT_SECONDS, Effort
+from dualquery.fitting.measured import Measured
+from dualquery.fitting.views import MeasuredViews, fitted_units, rows_in_full
+from dualquery.mechanisms.artefact import synthetic
+from dualquery.mechanisms.mechanism import Mechanism, Outcome, Plan, Step, Task, hidden
+from dualquery.mechanisms.outcomes import synthetic_rows
+from dualquery.mechanisms.shares import (
+    LEAST_ROOM,
+    MAX_ERROR,
+    MEAN_ERROR,
+    MOST_COUNT,
+    SHARE_OF_TOTAL,
+    Stage,
+    known_at_first,
+    measures_total,
+    quarter_powers,
+    refuse_other_noise,
+    stages_of,
+    unit_variance,
+)
+from dualquery.mechanisms.wishes import RowsWishes
+from dualquery.privacy.budget import Accounting
+from dualquery.privacy.curator import Curator
+from dualquery.privacy.ledger import Allowance
+from dualquery.privacy.neighbours import Neighbours
+from dualquery.queries.views import WHOLE, Tallies, View, ViewInteractions
+from dualquery.table.database import Database
+from dualquery.table.domain import Domain
+from dualquery.types import Done, Progress, Set
+
+SHARES = {"units": 0.17, "rows": 0.49, "pairs": 0.16, "tallies": 0.18}
+ONES_OF_UNITS, ONES_OF_ROWS = 0.4, 0.2
+PAIRS_OF_TALLIES = 0.25  # of the share of tallies: how often two values of one row come together in a unit
+TALLIED = 3  # values of an attribute that count in full
+MOST_CELLS = 4_000_000  # of a table: larger ones are left to what pairs of other attributes imply
+ROOM = 1 << 54  # of a stage: weights take twenty bits of it
+VISITS, VISIT_SECONDS = (
+    12,
+    4e-9,
+)  # passes over all rows with a fit and its swaps; seconds a flat record looked at
+
+
+@dataclass(frozen=True)
+class Paid:
+    """The stages of one child table."""
+
+    child: str
+    rows: Stage
+    pairs: Stage | None
+    tallies: Stage
+
+
+@dataclass(frozen=True, kw_only=True)
+class LinkedParameters:
+    measured: str = "units, their rows, pairs of their rows, and tallies"
+    cell_noise: float
+    synthetic_rows: int
+    units: Stage = hidden()
+    children: tuple[Paid, ...] = hidden()
+    full: Mapping[str, int] | None = (
+        hidden()
+    )  # rows of a unit that count in full, by child table, once settled
+
+
+def plan(task: Task, wanted: RowsWishes) -> Plan[LinkedParameters]:
+    refuse_other_noise(task)
+    database = _database(task.domain)
+    parts, words = _parts(database, measures_total(task))
+    room = min(ROOM, (MOST_COUNT // (16 * task.rows * WHOLE)) ** 2)
+    wanted_stages: list[tuple[str, float, int | None]] = [
+        (words[key], share, None) for key, share in parts.items()
+    ]
+    stages = dict(zip(parts, stages_of(task.budget, wanted_stages, room, LEAST_ROOM), strict=True))
+    children = tuple(
+        Paid(
+            each.name,
+            stages["rows", each.name],
+            stages.get(("pairs", each.name)),
+            stages["tallies", each.name],
+        )
+        for each in database.children
+    )
+    rows = synthetic_rows(task, wanted.synthetic_rows)
+    noise = _pair_noise(task, database)
+    steps: tuple[Step, ...] = tuple(stage.step() for stage in stages.values())
+    seconds, memory = _cost(task, database, rows)
+    return Plan(
+        mechanism="linked",
+        task=task,
+        reason=f"a unit is a {database.root.name} with all that hangs on it, and moves a view of rows as far as one "
+        "record would",
+        parameters=LinkedParameters(
+            cell_noise=noise, synthetic_rows=rows, units=stages["units", ""], children=children, full=None
+        ),
+        steps=steps,
+        mean_error=min(0.5, MEAN_ERROR * noise),
+        max_error=min(1.0, MAX_ERROR * noise),
+        seconds=seconds,
+        bytes=memory,
+    )
+
+
+def _database(domain: Domain) -> Database:
+    assert isinstance(domain, Database), "linked plays databases"
+    return domain
+
+
+Part = tuple[str, str]  # what is measured, and of which child table
+
+
+def _parts(database: Database, total: bool) -> tuple[dict[Part, float], dict[Part, str]]:
+    """Shares of the budget and words of what they pay for."""
+    left = 1.0 - SHARE_OF_TOTAL if total else 1.0
+    shares: dict[Part, float] = {("units", ""): left * SHARES["units"] + 1.0 - left}
+    words: dict[Part, str] = {("units", ""): f"measure the tables of {database.root.name}"}
+    each = left / len(database.children)
+    for child in database.children:
+        shares["rows", child.name] = each * SHARES["rows"]
+        words["rows", child.name] = f"measure rows of {child.name} with their {database.root.name}"
+        if child.at_most > 1:
+            shares["pairs", child.name] = each * SHARES["pairs"]
+            words["pairs", child.name] = f"measure pairs of rows of {child.name}"
+        else:
+            shares["rows", child.name] += each * SHARES["pairs"]
+        shares["tallies", child.name] = each * SHARES["tallies"]
+        words["tallies", child.name] = f"measure how many rows of {child.name} have each value"
+    return shares, words
+
+
+def _unit_shares(task: Task, database: Database) -> dict[Set, float]:
+    """Of the stage of the units."""
+    left = (1.0 - SHARE_OF_TOTAL if measures_total(task) else 1.0) * SHARES["units"]
+    own = range(database.width)
+    shares = _within(combinations(own, 1), database, task.budget.neighbours, ONES_OF_UNITS * left)
+    shares |= _within(combinations(own, 2), database, task.budget.neighbours, (1 - ONES_OF_UNITS) * left)
+    return shares | ({(): SHARE_OF_TOTAL} if measures_total(task) else {})
+
+
+def _within(sets: Iterable[Set], domain: Domain, neighbours: Neighbours, share: float) -> dict[Set, float]:
+    """Of sets that are not too large, and hold no constant attribute."""
+    sizes = [int(size) for size in domain.sizes]
+    kept = [s for s in sets if all(sizes[j] > 1 for j in s) and prod(sizes[j] for j in s) <= MOST_CELLS]
+    powers = quarter_powers(kept, domain, neighbours)
+    total = sum(powers.values())
+    return {members: share * power / total for members, power in powers.items()}
+
+
+def _row_shares(view: View, neighbours: Neighbours) -> dict[Set, float]:
+    """Attributes of a row, and pairs with at least one of them; the other margins follow."""
+    width, domain = view.database.width, view.domain
+    own = range(width, domain.width)
+    ones = _within(((j,) for j in own), domain, neighbours, ONES_OF_ROWS)
+    return ones | _within(((i, j) for j in own for i in range(j)), domain, neighbours, 1 - ONES_OF_ROWS)
+
+
+def _pair_shares(view: View, neighbours: Neighbours) -> dict[Set, float]:
+    """Each attribute of one row with itself and the later ones of the other row."""
+    width, own = view.database.width, view.database.child(view.child).domain.width
+    pairs = ((width + a, width + own + b) for a in range(own) for b in range(a, own))
+    return _within(pairs, view.domain, neighbours, 1.0)
+
+
+def _pair_noise(task: Task, database: Database) -> float:
+    """The deviation of a cell of a pair of rows' attributes, as a fraction of the units."""
+    unit = unit_variance(task.budget)
+    child = database.children[0]
+    view = View(database, child.name, 1, 1)
+    shares = _row_shares(view, task.budget.neighbours)
+    pairs = [share for members, share in shares.items() if len(members) == 2]
+    mean = SHARES["rows"] / len(database.children) * float(np.mean(pairs or [1.0]))
+    return float(np.sqrt(task.budget.neighbours.largest_squared(alone=1, apart=2) * unit / mean)) / task.rows
+
+
+def _cost(task: Task, database: Database, rows: int) -> tuple[float, int]:
+    """Seconds and bytes: a row is looked at with each of its attributes' tables, and in pairs with all others."""
+    flat, width = 0.0, 0
+    for child in database.children:
+        many, own = (child.at_least + min(child.at_most, 2 * child.at_least + 3)) / 2, child.domain.width
+        flat += many * own * (own + database.width + own * many)
+        width += int(many * own)
+    seconds = VISITS * rows * flat * 8 * VISIT_SECONDS + task.rows * flat * COUNT_SECONDS
+    return 5 * seconds, int(200e6 + 40 * rows * (width + database.width))
+
+
+def run(
+    plan: Plan[LinkedParameters], curator: Curator, rng: np.random.Generator, progress: Progress
+) -> Outcome:
+    task, chosen = plan.task, plan.parameters
+    database, neighbours = _database(task.domain), task.budget.neighbours
+    stages = [
+        chosen.units,
+        *(s for each in chosen.children for s in (each.rows, each.pairs, each.tallies) if s),
+    ]
+    paid = dict(zip(map(id, stages), curator.allow(*(stage.event for stage in stages)), strict=True))
+    progress("measuring", 0, len(stages))
+    shares = _unit_shares(task, database)
+    what = chosen.units.chosen(shares, database, neighbours)
+    known = known_at_first(task, chosen.units.measured(curator, paid[id(chosen.units)], what))
+    ones = known.ones()
+    full, views = dict(chosen.full or {}), []
+    for place, each in enumerate(chosen.children):
+        if each.child not in full:
+            sizes = ones.get(len(database.root.columns) + place, np.ones(1))
+            full[each.child] = rows_in_full(database.child(each.child), sizes)
+        views.append(_measured(each, database, full[each.child], curator, paid, neighbours))
+    progress("measuring", len(stages), len(stages))
+    tell: Done = lambda done, total: progress("fitting", done, total)  # noqa: E731
+    units = fitted_units(known, views, chosen.synthetic_rows, rng, tell)
+    settled = replace(plan, parameters=replace(chosen, full=full))
+    return Outcome(artefact=synthetic(units), measured=known.kept, settled=settled)
+
+
+def _measured(
+    paid: Paid,
+    database: Database,
+    full: int,
+    curator: Curator,
+    within: Mapping[int, Allowance],
+    neighbours: Neighbours,
+) -> MeasuredViews:
+    rows = View(database, paid.child, 1, full)
+    of_rows = _interactions(paid.rows, rows, _row_shares(rows, neighbours), curator, within, neighbours)
+    pairs, of_pairs = None, list[Measured]()
+    if paid.pairs is not None:
+        pairs = View(database, paid.child, 2, max(2, full * (full - 1)))
+        of_pairs = _interactions(
+            paid.pairs, pairs, _pair_shares(pairs, neighbours), curator, within, neighbours
+        )
+    return MeasuredViews(
+        rows, pairs, tuple(of_rows), tuple(of_pairs), _tallied(paid, database, curator, within)
+    )
+
+
+def _interactions(
+    stage: Stage,
+    view: View,
+    shares: Mapping[Set, float],
+    curator: Curator,
+    within: Mapping[int, Allowance],
+    neighbours: Neighbours,
+) -> list[Measured]:
+    """In flat records: a unit's weigh at most WHOLE together, which is what the stage has room for."""
+    flat = replace(stage, squared=stage.squared // WHOLE**2)
+    what = flat.chosen(shares, view.domain, neighbours)
+    if not what.sets:
+        return []
+    noisy = curator.measure(ViewInteractions(view, what), noise=stage.noise, within=within[id(stage)])
+    variances = flat.variances(what)
+    return [
+        Measured(members, cells / WHOLE, variances[members] / WHOLE**2)
+        for members, cells in what.in_records(noisy).items()
+    ]
+
+
+def _tallied(
+    paid: Paid, database: Database, curator: Curator, within: Mapping[int, Allowance]
+) -> tuple[tuple[Tallies, Measured], ...]:
+    """Every attribute, and every pair of attributes, each group with equal shares."""
+    sizes = database.child(paid.child).domain.sizes.tolist()
+    varied = [a for a, size in enumerate(sizes) if size > 1]
+    ones, pairs = [*combinations(varied, 1)], [*combinations(varied, 2)]
+    pairs = [(a, b) for a, b in pairs if sizes[a] * sizes[b] <= MOST_CELLS]
+    if not ones:
+        return ()
+    of_pairs = PAIRS_OF_TALLIES if pairs else 0.0
+    shares = [(1 - of_pairs) / len(ones)] * len(ones) + [of_pairs / max(1, len(pairs))] * len(pairs)
+    sets: list[Set] = [*ones, *pairs]
+    alone = [Tallies(database, paid.child, (s,), (1,), TALLIED) for s in sets]
+    moved = [curator.neighbours.sensitivity(each.bound()).l2_squared for each in alone]
+    times = tuple(
+        isqrt(int(paid.tallies.squared * share * (1 - 1e-9)) // each)
+        for share, each in zip(shares, moved, strict=True)
+    )
+    known = [place for place, m in enumerate(times) if m]
+    kept, multipliers = tuple(sets[place] for place in known), tuple(times[place] for place in known)
+    together = Tallies(database, paid.child, kept, multipliers, TALLIED)
+    noisy = curator.measure(together, noise=paid.tallies.noise, within=within[id(paid.tallies)])
+    variance = float(paid.tallies.noise.variance)
+    return tuple(
+        (alone[place], Measured(sets[place], cells / (m * WHOLE), variance / (m * WHOLE) ** 2))
+        for place, cells, m in zip(known, together.split(noisy), multipliers, strict=True)
+    )
+
+
+def replica(plan: Plan[LinkedParameters]) -> Plan[LinkedParameters]:
+    """The same measurements, and as many units as a replica needs."""
+    chosen = plan.parameters
+    rows = Effort.of(chosen.synthetic_rows).shorter(chosen.cell_noise).rows
+    return replace(plan, parameters=replace(chosen, synthetic_rows=rows))
+
+
+LINKED = Mechanism(
+    "linked",
+    "tables of units, of their rows and of pairs of rows, and whole units fitted to them",
+    RowsWishes,
+    plan,
+    run,
+    paid_by=(Accounting.GAUSSIAN, Accounting.ZCDP),
+    replica=replica,
+    plays=("database",),
+)

@@ -1,0 +1,207 @@
+"""Views of units: flat records with weights, of which every unit has as much as one record at most.
+
+A *view* is one row of a child table together with its unit, or two different rows of one unit in order. A unit with E
+of them gives each the weight ⌊L · min(1, c/E)/c⌋, so that all of them together weigh at most L. What a unit adds to a
+sum over the view is then Σ w φ(x) with w ≥ 0 and Σ w ≤ L: a point of L times the hull of 0 and of what single records
+add. A norm is largest at a corner of a hull, so that a unit that is added or removed moves the sum by at most
+L · `alone` of one flat record, and one that becomes another by at most L · max(`alone`, `apart`), however many rows
+hang on it. Where c is large, each row counts alike, and where it is small, units do; `c` is public.
+
+*Tallies* are of another kind: how many units have exactly k rows of a value, or of a pair of values. A unit with m
+rows has rows in at most t = min(m, V) of V cells. It counts ⌊L · √(min(1, c/t)/c)⌋ for each, c at most V: its length
+is at most L.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from functools import cached_property
+from math import isqrt, prod
+from typing import cast
+
+import numpy as np
+from numpy.typing import NDArray
+
+from dualquery.queries.countable import NOTHING, Bound, Derived
+from dualquery.queries.derived import Interactions
+from dualquery.queries.tables import Tables
+from dualquery.table.database import Database, Linked
+from dualquery.table.domain import Domain
+from dualquery.table.records import Records
+from dualquery.table.units import Members, Units
+from dualquery.types import Integers, Set
+
+WHOLE = 1_000  # L
+MOST_PAIRED = 16  # rows of a unit that are looked at in pairs: the first ones, whose order is a unit's own
+MOST_TALLIED, MOST_OF_PAIRS = 12, 2  # rows of a value, and of a pair of values; more are counted as so many
+_AT_ONCE = 1 << 19  # weighted records
+
+
+@dataclass(frozen=True)
+class View:
+    """One row of a child table (`slots` 1) or two in order (2), each with its unit; c of them count in full."""
+
+    database: Database
+    child: str
+    slots: int
+    c: int
+
+    @cached_property
+    def domain(self) -> Domain:
+        """Of the flat records: the columns of the unit, and those of the child table once or twice."""
+        made = self.database.view_domain if self.slots == 1 else self.database.pair_domain
+        return made(self.child)
+
+    @cached_property
+    def number(self) -> NDArray[np.int64]:
+        """E of a unit with 0, 1, 2, … rows."""
+        rows = np.arange(self.database.child(self.child).at_most + 1)
+        paired = np.minimum(rows, MOST_PAIRED)
+        return rows if self.slots == 1 else paired * (paired - 1)
+
+    @cached_property
+    def weights(self) -> NDArray[np.int64]:
+        """What each flat record of a unit with 0, 1, 2, … rows weighs."""
+        most = np.maximum(self.number, 1)
+        return WHOLE * np.minimum(most, self.c) // (most * self.c)
+
+    def bound_of(self, flat: Bound) -> Bound:
+        """How far a unit moves what one flat record moves so far."""
+        whole = int((self.number * self.weights).max())
+        apart = max(flat.alone[0], flat.apart[0]), max(flat.alone[1], flat.apart[1])
+        return Bound(flat.alone, apart, flat.each).times(whole)
+
+    def members(self, units: Records) -> Members:
+        return cast("Units", units).members[self.database.place(self.child)]
+
+    def blocks(self, units: Records) -> Iterator[tuple[Records, NDArray[np.int64]]]:
+        """The flat records of some units with their weights, some units at a time."""
+        members = self.members(units)
+        sizes = members.sizes
+        number = self.number[sizes]
+        ends = np.cumsum(number)
+        first = 0
+        while first < units.rows:
+            done = ends[first - 1] if first else 0
+            last = max(first + 1, int(np.searchsorted(ends, done + _AT_ONCE, side="right")))
+            some = np.arange(first, last)
+            owner = np.repeat(some, number[some])
+            place = np.arange(len(owner)) + done - (ends - number)[owner]
+            yield self._records(units, members, owner, place), self.weights[sizes[owner]]
+            first = last
+
+    def _records(
+        self, units: Records, members: Members, owner: NDArray[np.int64], place: NDArray[np.int64]
+    ) -> Records:
+        if self.slots == 1:
+            rows = [members.start[owner] + place]
+        else:
+            others = np.minimum(members.sizes, MOST_PAIRED)[owner] - 1
+            one, two = np.divmod(place, np.maximum(others, 1))
+            rows = [members.start[owner] + one, members.start[owner] + two + (two >= one)]
+        of_unit = [cast("NDArray[np.unsignedinteger]", codes)[owner] for codes in units.columns]
+        of_rows = [
+            cast("NDArray[np.unsignedinteger]", codes)[each]
+            for each in rows
+            for codes in members.records.columns
+        ]
+        return Records(self.domain, len(owner), (*of_unit, *of_rows))
+
+
+@dataclass(frozen=True)
+class ViewTables:
+    """Every cell of tables over some attributes of a view, each flat record counting as much as it weighs."""
+
+    view: View
+    sets: tuple[Set, ...]
+
+    @cached_property
+    def tables(self) -> Tables:
+        return Tables(self.view.domain, self.sets)
+
+    def counts(self, units: Records) -> Integers:
+        total = np.zeros(self.tables.size, np.int64)
+        for records, weights in self.view.blocks(units):
+            total += self.tables.weighed(records, weights)
+        return total
+
+    def bound(self) -> Bound:
+        return self.view.bound_of(self.tables.bound())
+
+
+@dataclass(frozen=True)
+class ViewInteractions(Derived):
+    """Interactions of a view."""
+
+    view: View
+    interactions: Interactions
+
+    def counted(self) -> ViewTables:
+        return ViewTables(self.view, self.interactions.sets)
+
+    def of(self, counts: Integers, rows: int) -> Integers:
+        return self.interactions.of(counts, rows)
+
+    def bound(self) -> Bound:
+        return self.view.bound_of(self.interactions.bound())
+
+
+@dataclass(frozen=True)
+class Tallies:
+    """For some sets of attributes of a child table, each times a whole number of its own: weighted units with exactly
+    k ≥ 1 rows of a cell, k fastest. Units with more than `most` such rows are counted with those that have so many.
+    """
+
+    database: Database
+    child: str
+    sets: tuple[Set, ...]
+    multipliers: tuple[int, ...]
+    c: int
+
+    @cached_property
+    def table(self) -> Linked:
+        return self.database.child(self.child)
+
+    def shape(self, members: Set) -> tuple[int, ...]:
+        """The values of the attributes, and the largest k."""
+        most = MOST_TALLIED if len(members) == 1 else MOST_OF_PAIRS
+        return (*(int(self.table.domain.sizes[a]) for a in members), min(self.table.at_most, most))
+
+    def weights(self, members: Set) -> NDArray[np.int64]:
+        """What a unit with 0, 1, 2, … rows counts in each of its cells."""
+        values = prod(self.shape(members)[:-1])
+        c = min(self.c, values)
+        cells = (min(max(m, 1), values) for m in range(self.table.at_most + 1))
+        return np.array([isqrt(WHOLE**2 * min(t, c) // (t * c)) for t in cells], np.int64)
+
+    def counts(self, units: Records) -> Integers:
+        members = cast("Units", units).members[self.database.place(self.child)]
+        parts = []
+        for attributes, multiplier in zip(self.sets, self.multipliers, strict=True):
+            *sizes, most = self.shape(attributes)
+            code, values = members.owner, prod(sizes)
+            for a, size in zip(attributes, sizes, strict=True):
+                code = code * size + cast("NDArray[np.unsignedinteger]", members.records.columns[a])
+            held, many = np.unique(code, return_counts=True)
+            cells = np.zeros(values * most, np.int64)
+            weights = self.weights(attributes)[members.sizes[held // values]]
+            np.add.at(cells, held % values * most + np.minimum(many, most) - 1, weights)
+            parts.append(multiplier * cells)
+        return np.concatenate(parts)
+
+    def bound(self) -> Bound:
+        """Of a set t · w and t · w² of the unit where these are largest; two units may share no cell."""
+        return sum(map(self._bound_of, self.sets, self.multipliers), NOTHING)
+
+    def _bound_of(self, members: Set, multiplier: int) -> Bound:
+        rows = np.arange(1, self.table.at_most + 1)
+        cells, weight = np.minimum(rows, prod(self.shape(members)[:-1])), self.weights(members)[1:]
+        l1, l2_squared = int((cells * weight).max()), int((cells * weight**2).max())
+        return Bound((l1, l2_squared), (2 * l1, 2 * l2_squared)).times(multiplier)
+
+    def split(self, numbers: Integers) -> list[Integers]:
+        """The numbers of each set, one axis an attribute, and k."""
+        shapes = list(map(self.shape, self.sets))
+        ends = np.cumsum(list(map(prod, shapes)))[:-1]
+        return [part.reshape(shape) for part, shape in zip(np.split(numbers, ends), shapes, strict=True)]

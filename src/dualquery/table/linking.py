@@ -1,0 +1,186 @@
+"""From the tables of a database to units: by their keys, and without the rows that belong to no unit.
+
+A source is a folder with a file for each table (`person.csv`, `person.parquet`, …), an SQLite, DuckDB or Excel file,
+the address of a PostgreSQL database, or a dict of tables by name. Keys are compared as those of persons are
+(`table.persons`): 17, 17.0 and "17 " are one.
+
+*What is dropped is dropped unit by unit*, in this order, and each time by looking at the rows of one key alone:
+
+    a row with a value that the schema does not have (and no place for unknown ones)
+    a row with a blank key
+    of several rows of the protected table with one key, all but the first in the order of their codes
+    a row of a child table whose key no row of the protected table has
+    of more than `at_most` rows of one unit, those with the largest tickets (`table.persons`)
+    a unit with fewer than `at_least` rows of some table
+
+So whoever adds or removes all rows of one key adds or removes one unit and changes no other. Nothing is told of the
+dropped rows but their number, to the steward (`Units.dropped`): it stands in no release and in no message.
+"""
+
+from __future__ import annotations
+
+import os
+from collections import Counter
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+from numpy.typing import NDArray
+
+from dualquery.errors import DataError
+from dualquery.table.cells import plain
+from dualquery.table.database import Database, Linked, starts_of
+from dualquery.table.domain import Column, Items
+from dualquery.table.persons import Owners, by_tickets, owners_of, places_of
+from dualquery.table.reading import AnyTable, read_table, source_of
+from dualquery.table.reading.mixed import BOOK
+from dualquery.table.reading.postgresql import PostgresTable, is_database
+from dualquery.table.reading.source import WantedColumns, is_path, quoted_path
+from dualquery.table.records import Codes, Records, smallest_type, taken
+from dualquery.table.units import Members, Units, with_sizes
+
+AnyDatabase = str | os.PathLike[str] | Mapping[str, AnyTable]
+
+
+def units_in(source: Any, database: Database, encoding: str | None = None) -> Units:
+    """The units of a database, sorted by their keys, the rows of each by their tickets."""
+    tables = tables_of(source, database)
+    dropped: Counter[str] = Counter()
+    root = _read(tables[database.root.name], database.root, database.root.key, encoding, dropped)
+    root = _first_of_each(root, dropped)
+    members = []
+    for child in database.children:
+        rows = _read(tables[child.name], child, child.link, encoding, dropped)
+        members.append(_members(rows, child, root.ids, dropped))
+    sizes_fit = np.ones(len(root.of), np.bool_)
+    for child, each in zip(database.children, members, strict=True):
+        sizes_fit &= each.sizes >= child.at_least
+    dropped["units with fewer rows than 'at_least'"] += int((~sizes_fit).sum())
+    kept = np.flatnonzero(sizes_fit)
+    own = taken(root.columns, kept)
+    return with_sizes(database, len(kept), own, tuple(each.take(kept) for each in members), +dropped)
+
+
+def one_table(source: AnyTable | AnyDatabase) -> AnyTable:
+    """The table that was given where the schema describes one."""
+    if isinstance(source, Mapping):
+        raise DataError(
+            "a dict of tables is a database, and the schema describes one table; describe all of them under "
+            "[database] and [[table]], or give one"
+        )
+    return source
+
+
+def tables_of(source: Any, database: Database) -> dict[str, AnyTable]:
+    """Where each table of a database is read."""
+    names = [each.name for each in database.tables]
+    if isinstance(source, Mapping):
+        for name in names:
+            if name not in source:
+                raise DataError(f"no table '{name}' was given; give all of {', '.join(names)} by their names")
+        return {name: source[name] for name in names}
+    if is_path(source) and is_database(os.fspath(source)):
+        return {name: PostgresTable(os.fspath(source), name) for name in names}
+    if not is_path(source):
+        raise DataError(
+            f"a {type(source).__name__} is no database; give a folder of its tables, an SQLite file, or a dict of "
+            "tables by name"
+        )
+    path = Path(source)
+    if path.is_dir():
+        return {name: _file_of(path, name) for name in names}
+    if not path.exists():
+        raise DataError(f"there is no folder or file {quoted_path(path)}")
+    if not BOOK.handles(path):
+        raise DataError(
+            f"{quoted_path(path)} is one table, and the schema describes {len(names)}; give the folder that holds "
+            "all of them, or an SQLite file"
+        )
+    return {name: f"{path}#{name}" for name in names}
+
+
+def _file_of(folder: Path, name: str) -> Path:
+    """The file (or folder of Parquet files) of this name, whatever stands behind its first point."""
+    found = [each for each in sorted(folder.iterdir()) if each.name.partition(".")[0] == name]
+    if len(found) != 1:
+        count = "no" if not found else "more than one"
+        raise DataError(
+            f"folder {quoted_path(folder)} has {count} table '{name}'; each table of the schema is one file of its "
+            f"name, like {name}.csv or {name}.parquet"
+        )
+    source_of(found[0])  # refuses what nobody reads
+    return found[0]
+
+
+@dataclass(frozen=True)
+class _Rows:
+    """Rows of one table with a place for every cell and with a key: row r has the key ids[of[r]]."""
+
+    columns: tuple[Codes, ...]
+    of: NDArray[np.int64]
+    ids: pa.Array
+
+    def take(self, rows: NDArray[np.int64]) -> _Rows:
+        return _Rows(tuple(codes[rows] for codes in self.columns), self.of[rows], self.ids)
+
+
+def _read(
+    source: AnyTable, table: Linked, key: str | None, encoding: str | None, dropped: Counter[str]
+) -> _Rows:
+    assert key is not None, "checked with the schema"
+    names = [*(column.name for column in table.columns), key]
+    try:
+        read = read_table(source, WantedColumns(names, encoding=encoding))
+    except DataError as problem:
+        where = "" if is_path(source) else f"table '{table.name}': "
+        raise DataError(f"{where}{problem}") from None
+    cells = [plain(each) for each in read.columns]
+    fits = np.ones(read.num_rows, np.bool_)
+    columns = []
+    for column, each in zip(table.columns, cells, strict=False):
+        codes, placed = _placed(column, each)
+        columns.append(codes)
+        fits &= placed
+    owners = owners_of(cells[-1], key)
+    known = owners.of < len(owners.ids)
+    dropped[f"rows of '{table.name}' with a value that the schema does not have"] += int((~fits).sum())
+    dropped[f"rows of '{table.name}' with a blank key"] += int((fits & ~known).sum())
+    return _Rows(tuple(columns), owners.of, owners.ids).take(np.flatnonzero(fits & known))
+
+
+def _placed(column: Column, cells: pa.ChunkedArray) -> tuple[Codes, NDArray[np.bool_]]:
+    """The code of each cell, and whether it has one."""
+    assert not isinstance(column, Items), "refused with the schema"
+    codes = column.placed(cells)
+    return np.maximum(codes, 0).astype(smallest_type(len(column.labels))), codes >= 0
+
+
+def _first_of_each(rows: _Rows, dropped: Counter[str]) -> _Rows:
+    """One row a key, the first in the order of codes, sorted by key; `of` then numbers the keys from 0."""
+    rank = np.empty(len(rows.ids), np.int64)
+    rank[np.asarray(pc.sort_indices(rows.ids))] = np.arange(len(rows.ids))
+    at = rank[rows.of]
+    order = np.lexsort((*rows.columns[::-1], at))
+    begins = np.append(True, at[order][1:] != at[order][:-1])[: len(order)]
+    dropped["further rows of the protected table with the same key"] += int((~begins).sum())
+    first = rows.take(order[begins])
+    return _Rows(first.columns, np.arange(len(first.of)), rows.ids.take(pa.array(first.of)))
+
+
+def _members(rows: _Rows, child: Linked, units: pa.Array, dropped: Counter[str]) -> Members:
+    """The rows that hang on these units, at most so many on each, sorted by unit and ticket."""
+    unit = pc.index_in(rows.ids, value_set=units).fill_null(-1).to_numpy().astype(np.int64)
+    at = unit[rows.of]
+    dropped[f"rows of '{child.name}' that hang on no row of the protected table"] += int((at < 0).sum())
+    there = np.flatnonzero(at >= 0)
+    columns, at = tuple(codes[there] for codes in rows.columns), at[there]
+    order = by_tickets(Owners(at, units), columns, np.arange(len(at)))
+    order = order[places_of(at[order]) < child.at_most]
+    dropped[f"rows of '{child.name}' beyond {child.at_most} of one unit"] += len(at) - len(order)
+    start = starts_of(np.bincount(at[order], minlength=len(units)))
+    records = Records(child.domain, len(order), tuple(codes[order] for codes in columns))
+    return Members(start, records)

@@ -1,0 +1,154 @@
+"""Linked tables end to end: what is charged, what is answered, and databases that are odd."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from itertools import combinations
+
+import numpy as np
+import pytest
+
+from dualquery.fitting.views import mass_of, rows_in_full, size_law
+from dualquery.mechanisms.linked import LINKED
+from dualquery.mechanisms.mechanism import Outcome, Plan, Task
+from dualquery.privacy.budget import Accounting, Budget
+from dualquery.privacy.events import GaussianMeasurement
+from dualquery.privacy.ledger import Ledger
+from dualquery.privacy.neighbours import RELATIONS, Neighbours
+from dualquery.queries.tables import Tables
+from dualquery.queries.views import View, ViewTables
+from dualquery.queries.workload import Workload
+from dualquery.table.database import Linked, database_of
+from dualquery.table.domain import Categorical
+from dualquery.table.units import Units, units_of
+from dualquery.types import silent
+from tests.fitting.test_units import random_units, town
+from tests.house import curator_of
+
+
+def play(
+    units: Units,
+    epsilon: float,
+    neighbours: Neighbours = Neighbours.ADD_REMOVE,
+    seed: int = 0,
+    rows: int = 3000,
+) -> tuple[Plan, Outcome, Ledger]:
+    budget = Budget(epsilon=epsilon, delta=1e-6, neighbours=neighbours, accounting=Accounting.GAUSSIAN)
+    workload = Workload(units.domain, (Tables(units.domain, ((0,),)),), "one table")
+    plan = LINKED.plan_for(Task(workload, max(1, units.rows), budget), {"synthetic_rows": rows})
+    ledger = Ledger(budget)
+    rng = np.random.default_rng(seed)
+    return plan, LINKED.run(plan, curator_of(units, ledger, seed=seed), rng, silent), ledger
+
+
+def distance(one: Units, two: Units, slots: int) -> float:
+    """The mean L1 distance of the tables of two attributes of a view, each as a distribution."""
+    found = []
+    for child in one.database.children:
+        view = View(one.database, child.name, slots, 100)
+        width, own = one.database.width, child.domain.width
+        pairs = (
+            combinations(range(width + own), 2)
+            if slots == 1
+            else ((width + a, width + own + a) for a in range(own))
+        )
+        for members in pairs:
+            tables = [ViewTables(view, (tuple(members),)).counts(each) for each in (one, two)]
+            found.append(np.abs(np.subtract(*(each / each.sum() for each in tables))).sum())
+    return float(np.mean(found))
+
+
+@pytest.mark.parametrize("neighbours", RELATIONS, ids=str)
+def test_all_is_charged_before_and_spent(neighbours: Neighbours) -> None:
+    units = random_units(town(), 500, np.random.default_rng(0), alike=0.8)
+    plan, outcome, ledger = play(units, 1.0, neighbours, rows=50)
+    assert ledger.events == tuple(step.event for step in plan.steps)
+    assert all(isinstance(event, GaussianMeasurement) for event in ledger.events)
+    assert ledger.spent().epsilon == pytest.approx(1.0, rel=1e-3)
+    released = outcome.artefact.records
+    assert isinstance(released, Units)
+    assert released.rows == 50
+
+
+def test_units_answer_what_was_measured() -> None:
+    """With next to no noise rows, pairs of rows and numbers of rows are what they were; with much they are not."""
+    units = random_units(town(), 2000, np.random.default_rng(1), alike=0.9)
+    good, bad = (play(units, epsilon)[1].artefact.records for epsilon in (200.0, 0.2))
+    for slots, most in ((1, 0.05), (2, 0.06)):
+        assert distance(units, good, slots) < most < distance(units, bad, slots)
+    alike = [
+        float(np.mean(each.members[0].records.columns[0] == each.columns[0][each.members[0].owner]))
+        for each in (units, good)
+    ]
+    assert alike[1] == pytest.approx(alike[0], abs=0.03)
+
+
+def attribute(name: str, size: int) -> Categorical:
+    return Categorical(name, tuple(map(str, range(size))))
+
+
+ODD = {
+    "no attributes of the unit": ((), (attribute("age", 3),), 0, 3),
+    "one row each": ((attribute("region", 2),), (attribute("age", 3), attribute("sex", 2)), 1, 1),
+    "always two rows": ((attribute("region", 2),), (attribute("age", 3),), 2, 2),
+    "nothing but constants and one attribute": (
+        (attribute("one", 1),),
+        (attribute("age", 3), attribute("one", 1)),
+        2,
+        2,
+    ),
+    "very many rows": ((attribute("region", 2),), (attribute("age", 3),), 0, 60),
+}
+
+
+@pytest.mark.parametrize("neighbours", RELATIONS, ids=str)
+@pytest.mark.parametrize("kind", ODD)
+def test_odd_databases(kind: str, neighbours: Neighbours) -> None:
+    roots, own, least, most = ODD[kind]
+    child = Linked("visit", own, parent="patient", link="p", at_most=most, at_least=least)
+    database = database_of([Linked("patient", roots, key="p"), child], "patient")
+    units = random_units(database, 300, np.random.default_rng(2))
+    _, outcome, _ = play(units, 2.0, neighbours, rows=40)
+    assert outcome.artefact.records.rows == 40
+
+
+def test_a_table_without_units_gives_units() -> None:
+    """Nobody can tell it from one with a unit."""
+    database = town()
+    empty = units_of(
+        database,
+        np.zeros((0, 2), np.int64),
+        [(np.zeros(0, np.int64), np.zeros((0, k), np.int64)) for k in (2, 1)],
+    )
+    _, outcome, _ = play(empty, 1.0, rows=20)
+    assert outcome.artefact.records.rows == 20
+
+
+def test_how_many_rows_count_in_full() -> None:
+    database = town(4)
+    table = database.child("person")
+    assert rows_in_full(table, np.array([0.0, 1.0, 0.0, 0.0, 0.0])) == 1
+    # Of 2 rows a unit on average, 1.5 and 1.75 are covered by two and by three.
+    even = np.array([0.25, 0.25, 0.0, 0.25, 0.25])
+    kept = [float(even @ np.minimum(range(5), c)) / 2 for c in (1, 2, 3)]
+    assert kept == [0.375, 0.625, 0.875]
+    assert rows_in_full(table, even) == 3
+    assert mass_of(View(database, "person", 1, 2)) == pytest.approx([0, 0.5, 1, 0.999, 1])
+
+
+def test_what_a_run_has_chosen_is_settled() -> None:
+    units = random_units(town(), 400, np.random.default_rng(3))
+    plan, outcome, _ = play(units, 5.0, rows=20)
+    assert outcome.settled is not None
+    assert set(outcome.settled.parameters.full) == {"person", "job"}
+    again = LINKED.replica(outcome.settled)
+    assert again.parameters.full == outcome.settled.parameters.full
+    assert replace(again.parameters, full=None, synthetic_rows=20) == replace(plan.parameters, full=None)
+
+
+def test_sizes_of_a_class_are_likely_to_be_small() -> None:
+    table = Linked("visit", (attribute("a", 2),), parent="p", link="p", at_most=40, at_least=0)
+    law = size_law(table)
+    assert law.shape == (9, 41)
+    assert law.sum(axis=1) == pytest.approx(1)
+    assert [np.flatnonzero(row).tolist()[0] for row in law] == [0, 1, 2, 3, 4, 5, 7, 10, 15]

@@ -1,0 +1,354 @@
+"""Releases of a database: tables with keys that fit, kept in a folder, asked about units and about their rows.
+
+A stand-in plays here that measures next to nothing: these tests are about what is made of units that were released.
+"""
+
+from __future__ import annotations
+
+import json
+from dataclasses import dataclass, replace
+from fractions import Fraction
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pandas as pd
+import pyarrow.parquet
+import pytest
+
+import dualquery
+from dualquery import Budget, Curator, Outcome, Plan, Progress, Release, Step, Task, example
+from dualquery.errors import DualQueryError, QueryError, ReleaseError, SchemaError
+from dualquery.kinds.database import DATABASE
+from dualquery.mechanisms.artefact import SyntheticUnits, synthetic
+from dualquery.mechanisms.mechanism import Mechanism, hidden
+from dualquery.mechanisms.wishes import MECHANISMS, NoWishes
+from dualquery.privacy.noise import Gaussian, Noise
+from dualquery.queries.derived import number_of_records
+from dualquery.registry import KINDS
+from dualquery.table.database import Database
+from dualquery.table.schema import parse_schema
+from dualquery.table.units import Units, units_of
+from tests.table.test_linking import frames
+
+
+@dataclass(frozen=True, kw_only=True)
+class Parameters:
+    units: int
+    law: Noise = hidden()
+
+
+def planned(task: Task, wanted: NoWishes) -> Plan[Parameters]:
+    law = Gaussian(Fraction(400))
+    event = law.event(task.budget.neighbours.sensitivity(number_of_records(task.domain).bound()))
+    return Plan(
+        mechanism="stand-in",
+        task=task,
+        reason="it stands in",
+        parameters=Parameters(units=task.rows, law=law),
+        steps=(Step("measure how many there are", event),),
+        mean_error=0.1,
+        max_error=0.5,
+        seconds=0.0,
+        bytes=1,
+    )
+
+
+def random_units(database: Database, number: int, rng: np.random.Generator) -> Units:
+    tables = []
+    for child in database.children:
+        sizes = rng.integers(child.at_least, child.at_most + 1, number)
+        rows = rng.integers(0, child.domain.sizes, (int(sizes.sum()), child.domain.width))
+        tables.append((sizes, rows))
+    roots = rng.integers(
+        0, [len(c.labels) for c in database.root.columns], (number, len(database.root.columns))
+    )
+    return units_of(database, roots, tables)
+
+
+def run(plan: Plan[Parameters], curator: Curator, rng: np.random.Generator, progress: Progress) -> Outcome:
+    domain = plan.task.domain
+    assert isinstance(domain, Database)
+    curator.measure(number_of_records(domain), noise=plan.parameters.law)
+    return Outcome(artefact=synthetic(random_units(domain, plan.parameters.units, rng)))
+
+
+STAND_IN = Mechanism(
+    "stand-in",
+    "random units",
+    NoWishes,
+    planned,
+    run,
+    plays=("database",),
+    replica=lambda plan: plan,
+)
+
+
+@pytest.fixture(autouse=True)
+def known(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(
+        KINDS._values, "database", replace(DATABASE, prefers=lambda task: (("stand-in", "It stands in."),))
+    )
+    monkeypatch.setitem(MECHANISMS._values, "stand-in", STAND_IN)
+
+
+SOME = 400
+
+
+@pytest.fixture(scope="module")
+def tables(tmp_path_factory: pytest.TempPathFactory) -> dict[str, pd.DataFrame]:
+    made = example.households(Path()).files
+    household, person = (made[f"{name}.csv"].to_pandas() for name in ("household", "person"))
+    return {"household": household[household.hh < SOME], "person": person[person.hh < SOME]}
+
+
+BUDGET = Budget(2.0, 1e-6, "add-remove")
+
+
+def released(tables: dict[str, pd.DataFrame], **options: Any) -> Release:
+    schema = parse_schema(example.DATABASE_SCHEMA, origin="the example")
+    given = {"workload": "marginals:2", "budget": BUDGET, "seed": 3, "check": 0.0, **options}
+    return dualquery.release(tables, schema=schema, **given)
+
+
+def test_keys_of_released_tables_fit(tables: dict[str, pd.DataFrame]) -> None:
+    made = released(tables)
+    household, person = made.tables["household"], made.tables["person"]
+    assert list(household) == ["hh", "region", "housing"]
+    assert list(person) == ["pid", "hh", "age", "sex", "work", "education"]
+    assert household.hh.is_unique
+    assert person.pid.is_unique
+    assert set(person.hh) == set(household.hh), "every household has somebody, and nobody is an orphan"
+    assert person.groupby("hh").size().max() <= 6
+    assert made.certificate["records"]["from"].startswith("measured")
+    assert abs(len(household) - SOME) < 150
+
+
+def test_a_release_is_the_same_when_it_is_read_again(tables: dict[str, pd.DataFrame], tmp_path: Path) -> None:
+    made = released(tables)
+    made.save(tmp_path / "released", csv=True)
+    again = Release.load(tmp_path / "released")
+    dualquery.verify(tmp_path / "released")
+    for name, frame in made.tables.items():
+        pd.testing.assert_frame_equal(frame, again.tables[name])
+        written = pd.read_csv(tmp_path / "released" / f"{name}.csv")
+        assert (written["hh"] == frame["hh"]).all()
+    questions = [
+        "any(person.age < 18)",
+        "region = Coast",
+        "count(person where sex = female) >= 2",
+        "person >= 3",
+    ]
+    assert made.replicas
+    assert list(map(str, made.answer_all(questions))) == list(map(str, again.answer_all(questions)))
+    assert str(made.answer("age >= 65", of="person")) == str(again.answer("age >= 65", of="person"))
+    assert "any(person.age = …)" in (tmp_path / "released" / "report.html").read_text(encoding="utf-8")
+
+
+def test_answers_are_those_of_the_tables(tables: dict[str, pd.DataFrame]) -> None:
+    made = released(tables)
+    household, person = made.tables["household"], made.tables["person"]
+    old = person[person.age >= 65].hh
+    asked = {
+        "any(person.age >= 65)": household.hh.isin(old).mean(),
+        "region = Coast & any(person.age >= 65)": (
+            household.hh.isin(old) & (household.region == "Coast")
+        ).mean(),
+        "count(person where sex = male) = 2": (person[person.sex == "male"].groupby("hh").size() == 2).sum()
+        / len(household),
+    }
+    for text, value in asked.items():
+        found = made.answer(text)
+        assert found.value == pytest.approx(value)
+        assert found.error is not None
+    joined = person.merge(household, on="hh")
+    value = ((joined.age >= 65) & (joined.region == "Coast")).mean()
+    assert made.answer("age >= 65 & household.region = Coast", of="person").value == pytest.approx(value)
+    share = made.answer("sex = male", of="person", given="age >= 65").value
+    assert share == pytest.approx((joined[joined.age >= 65].sex == "male").mean())
+    assert list(made.answers(["sex = male"], of="person")["share"]) == pytest.approx(
+        [(person.sex == "male").mean()]
+    )
+
+
+def test_a_bare_attribute_of_a_child_is_refused_with_what_to_write(tables: dict[str, pd.DataFrame]) -> None:
+    made = released(tables)
+    with pytest.raises(
+        QueryError, match=r"any\(person\.age …\), all\(person\.age …\) or count\(person where age …\)"
+    ):
+        made.answer("person.age >= 65")
+    with pytest.raises(QueryError, match="there are person"):
+        made.answer("age >= 65", of="car")
+    with pytest.raises(QueryError, match="asks about a whole household"):
+        made.answer("any(person.age >= 65)", of="person")
+
+
+def test_a_release_of_one_table_has_no_tables(records: Any) -> None:
+    made = dualquery.release(records, workload="marginals:1", budget=Budget(1, 1e-6), mechanism="uniform")
+    with pytest.raises(QueryError, match="holds one table"):
+        _ = made.tables
+
+
+def test_csv_files_for_each_table(tables: dict[str, pd.DataFrame], tmp_path: Path) -> None:
+    made = released(tables)
+    with pytest.raises(ReleaseError, match="name the folder"):
+        made.to_csv()
+    made.to_csv(tmp_path / "out")
+    assert {each.name for each in (tmp_path / "out").iterdir()} == {"household.csv", "person.csv"}
+    schema = parse_schema(example.DATABASE_SCHEMA, origin="the example")
+    again = dualquery.encode(tmp_path / "out", schema)
+    assert isinstance(again, Units)
+    assert again.dropped == {}
+    assert again.rows == len(made.tables["household"])
+
+
+@pytest.mark.parametrize("file", ["person.parquet", "replicas.person.parquet"])
+def test_a_table_that_was_changed_by_hand_is_refused(
+    tables: dict[str, pd.DataFrame], tmp_path: Path, file: str
+) -> None:
+    released(tables).save(tmp_path / "released")
+    path = tmp_path / "released" / file
+    table = pyarrow.parquet.read_table(path)
+    pyarrow.parquet.write_table(table.slice(0, table.num_rows - 1), path)
+    with pytest.raises(ReleaseError):
+        Release.load(tmp_path / "released")
+
+
+def test_keys_that_do_not_fit_are_no_release(tables: dict[str, pd.DataFrame]) -> None:
+    made = released(tables).artefact
+    assert isinstance(made, SyntheticUnits)
+    files = made.files()
+    orphans = files["person.parquet"].to_pandas()
+    orphans["hh"] += 1
+    with pytest.raises(DualQueryError, match="keys of 'person'"):
+        SyntheticUnits.of_files(
+            made.records.domain, {**files, "person.parquet": pyarrow.Table.from_pandas(orphans)}
+        )
+
+
+def test_where_the_number_of_records_is_public_nothing_may_be_dropped(
+    tables: dict[str, pd.DataFrame],
+) -> None:
+    with pytest.raises(SchemaError, match="add-remove"):
+        released(tables, budget=Budget(1, 1e-6))
+
+
+BAD = {
+    "value": lambda t: t["person"].assign(sex=t["person"].sex.where(t["person"].pid != 5, "?")),
+    "blank key": lambda t: t["person"].assign(
+        hh=t["person"].hh.astype(object).where(t["person"].pid != 5, "")
+    ),
+    "orphan": lambda t: t["person"].assign(hh=t["person"].hh.where(t["person"].pid != 5, 10**6)),
+}
+
+
+@pytest.mark.parametrize("fault", BAD)
+def test_bad_rows_leave_no_trace_in_a_release(
+    tables: dict[str, pd.DataFrame], tmp_path: Path, fault: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """What was dropped is known to the steward who encodes the table, and stands in nothing that is released."""
+    schema = parse_schema(example.DATABASE_SCHEMA, origin="the example")
+    spoilt = {**tables, "person": BAD[fault](tables)}
+    units = dualquery.encode(spoilt, schema)
+    assert isinstance(units, Units)
+    assert sum(units.dropped.values()) >= 1
+    made = released(spoilt)
+    made.save(tmp_path / "released")
+    words = json.dumps(json.loads(made.certificate.to_json())) + (
+        tmp_path / "released" / "report.html"
+    ).read_text(encoding="utf-8")
+    assert "dropped" not in words
+    assert not any(reason in words for reason in units.dropped)
+    assert capsys.readouterr().out == ""
+
+
+def test_frames_of_the_toy_are_a_database() -> None:
+    assert set(frames()) == {"household", "person", "car"}
+
+
+def test_an_evaluation_compares_rows_and_pairs_of_them_too(tables: dict[str, pd.DataFrame]) -> None:
+    made = released(tables)
+    found = dualquery.evaluate(made, tables)
+    assert [each.what.partition(" of ")[0] for each in found.hanging] == [
+        "rows",
+        "rows",
+        "two rows",
+        "any",
+        "all",
+        "two or more",
+    ]
+    assert [each.number for each in found.hanging] == [6, 15, 10, 16, 16, 16]
+    assert all(0 < each.mean <= each.largest for each in found.hanging)
+    persons = dualquery.evaluate(made, tables, "marginals:1", of="person")
+    assert persons.rows == len(tables["person"])
+    assert persons.hanging == ()
+    # By hand: the share of persons by sex, and of households with somebody under 6.
+    person = made.artefact.records.joined("person").to_rows()  # type: ignore[attr-defined]
+    sex = list(made.of("person").domain.names()).index("person.sex")
+    truth = (tables["person"].sex == "male").mean()
+    off = abs((person[:, sex] == 1).mean() - truth)
+    assert dualquery.evaluate(made, tables, ["person.sex = male"], of="person").max_error == pytest.approx(
+        off
+    )
+
+
+def test_a_release_against_itself_has_no_error(tables: dict[str, pd.DataFrame], tmp_path: Path) -> None:
+    made = released(tables)
+    records = made.records
+    assert records is not None
+    found = dualquery.evaluate(made, records)
+    assert [each.largest for each in found.hanging] == pytest.approx([0.0] * 6, abs=1e-12)
+
+
+def test_sql_counts_along_keys_with_one_factor_for_all_tables(tables: dict[str, pd.DataFrame]) -> None:
+    made = released(tables)
+    assert isinstance(made.artefact, SyntheticUnits)
+    household, person = (made.artefact.tables[name].to_pandas() for name in ("household", "person"))
+    factor = made.certificate["records"]["rows"] / len(household)
+    found = made.sql("select count(*) as n, avg(case when sex = 'male' then 1 else 0 end) as men from person")
+    assert found.n[0] == pytest.approx(factor * len(person))
+    assert found.men[0] == pytest.approx((person.sex == "male").mean())
+    assert found.n_bar[0] > 0
+    by_region = person.merge(household, on="hh").groupby("region").size()
+    for joined in (
+        "household h join person p on h.hh = p.hh",
+        "person join household on person.hh = household.hh",
+        "household join person using (hh)",
+        "household left join person using (hh)",
+    ):
+        found = made.sql(f"select region, count(*) as n from {joined} group by region order by region")
+        assert dict(zip(found.region, found.n, strict=True)) == pytest.approx(dict(factor * by_region))
+        assert (found.n_bar > 0).all()
+    pairs = person.merge(person, on="hh")
+    found = made.sql("select count(*) as n from person a join person b on a.hh = b.hh where a.sex <> b.sex")
+    assert found.n[0] == pytest.approx(factor * (pairs.sex_x != pairs.sex_y).sum())
+
+
+@pytest.mark.parametrize(
+    ("text", "said"),
+    [
+        ("select count(*) from household, person", "joined along their keys alone"),
+        ("select count(*) from household natural join person", "joined along their keys alone"),
+        ("select count(*) from household h join person p on h.hh = p.pid", "joined along their keys alone"),
+        ("select count(*) from household h join person p on h.hh < p.hh", "joined along their keys alone"),
+        ("select count(*) from person a join person b on a.age = b.age", "joined along their keys alone"),
+        ("select count(*) from person a join person b on a.hh = a.hh", "joined along their keys alone"),
+        ("select hh, count(*) from person group by hh", "'hh' is a key that the release made up"),
+        ("select count(*) from (select hh, count(*) as k from person group by hh) where k > 2", "one SELECT"),
+        ("select count(*) from data", "no table 'data'; there are household, person"),
+        ("select 1", "name a table behind FROM: household, person"),
+        ("select count(*) from household where region in (select region from household)", "one SELECT"),
+        ("select count(*) from household union select count(*) from person", "one SELECT"),
+        ("drop table person", "only SELECT"),
+    ],
+)  # fmt: skip
+def test_other_sql_is_refused_in_a_sentence(tables: dict[str, pd.DataFrame], text: str, said: str) -> None:
+    with pytest.raises(QueryError) as refused:
+        released(tables).sql(text)
+    assert said in str(refused.value)
+    assert "\n" not in str(refused.value)
+
+
+def test_sql_is_asked_of_the_whole_release(tables: dict[str, pd.DataFrame]) -> None:
+    with pytest.raises(QueryError, match="whole release"):
+        released(tables).of("person").sql("select count(*) from data")

@@ -1,0 +1,291 @@
+"""From tables and keys to units: what is dropped is dropped by looking at the rows of one key alone."""
+
+from __future__ import annotations
+
+import sqlite3
+from collections.abc import Sequence
+from pathlib import Path
+
+import numpy as np
+import pandas as pd
+import polars
+import pyarrow as pa
+import pyarrow.parquet
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as some
+
+from dualquery.errors import DataError
+from dualquery.table.database import Database
+from dualquery.table.encoding import encode
+from dualquery.table.linking import units_in
+from dualquery.table.schema import parse_schema
+from dualquery.table.units import Units
+
+SCHEMA = """
+[database]
+protect = "household"
+[[table]]
+name = "household"
+key = "hh"
+[[table.attribute]]
+name = "region"
+values = ["East", "West"]
+[[table]]
+name = "person"
+parent = "household"
+link = "home"
+at_most = 2
+at_least = 1
+[[table.attribute]]
+name = "sex"
+values = ["f", "m"]
+[[table.attribute]]
+name = "job"
+values = ["yes", "no", "other"]
+unknown = "other"
+[[table]]
+name = "car"
+parent = "household"
+at_most = 3
+[[table.attribute]]
+name = "fuel"
+values = ["petrol", "power"]
+"""
+domain = parse_schema(SCHEMA, origin="schema").domain
+assert isinstance(domain, Database)
+DOMAIN = domain
+HOUSEHOLDS = [("1", "East"), ("2", "West"), ("3", "East")]
+PERSONS = [("1", "f", "yes"), ("1", "m", "what?"), ("2", "f", "no"), ("3", "m", "no")]
+CARS = [("1", "power"), ("3", "petrol"), ("3", "petrol")]
+Row = Sequence[str | None]
+
+
+def frames(
+    households: Sequence[Row] = HOUSEHOLDS, persons: Sequence[Row] = PERSONS, cars: Sequence[Row] = CARS
+) -> dict[str, pd.DataFrame]:
+    return {
+        "household": pd.DataFrame(list(households), columns=["hh", "region"], dtype=object),
+        "person": pd.DataFrame(list(persons), columns=["home", "sex", "job"], dtype=object),
+        "car": pd.DataFrame(list(cars), columns=["hh", "fuel"], dtype=object),
+    }
+
+
+def shown(units: Units) -> list[tuple[object, ...]]:
+    """Each unit: its own codes and the rows that hang on it."""
+    out: list[tuple[object, ...]] = []
+    for u, own in enumerate(units.to_rows().tolist()):
+        inside = [
+            tuple(map(tuple, sorted(each.records.to_rows()[each.start[u] : each.start[u + 1]].tolist())))
+            for each in units.members
+        ]
+        out.append((tuple(own), *inside))
+    return out
+
+
+def read(*tables: Sequence[Row]) -> Units:
+    return units_in(frames(*tables), DOMAIN)
+
+
+WHOLE = [
+    ((0, 1, 1), ((0, 0), (1, 2)), ((1,),)),
+    ((1, 0, 0), ((0, 1),), ()),
+    ((0, 0, 2), ((1, 1),), ((0,), (0,))),
+]
+
+
+def test_rows_hang_on_the_row_whose_key_they_name() -> None:
+    units = read()
+    assert shown(units) == WHOLE
+    assert units.dropped == {}
+
+
+def written(folder: Path, suffix: str) -> Path:
+    folder.mkdir(exist_ok=True)
+    for name, frame in frames().items():
+        if suffix == "csv":
+            frame.to_csv(folder / f"{name}.csv", index=False)
+        elif suffix == "csv.gz":
+            frame.to_csv(folder / f"{name}.csv.gz", index=False)
+        else:
+            pyarrow.parquet.write_table(pa.Table.from_pandas(frame), folder / f"{name}.parquet")
+    return folder
+
+
+@pytest.mark.parametrize("suffix", ["csv", "csv.gz", "parquet"])
+def test_a_folder_of_files(tmp_path: Path, suffix: str) -> None:
+    assert shown(units_in(written(tmp_path / "db", suffix), DOMAIN)) == WHOLE
+
+
+def test_an_sqlite_file_and_frames_of_other_makers(tmp_path: Path) -> None:
+    with sqlite3.connect(tmp_path / "db.sqlite") as connection:
+        for name, frame in frames().items():
+            frame.to_sql(name, connection, index=False)
+        connection.execute("create table other (x)")
+    assert shown(units_in(tmp_path / "db.sqlite", DOMAIN)) == WHOLE
+    of_polars = {name: polars.DataFrame(each.to_dict("list")) for name, each in frames().items()}
+    of_arrow = {name: pa.Table.from_pandas(each) for name, each in frames().items()}
+    assert shown(units_in(of_polars, DOMAIN)) == shown(units_in(of_arrow, DOMAIN)) == WHOLE
+
+
+def test_keys_of_other_types_are_the_same_keys() -> None:
+    tables = frames()
+    tables["household"]["hh"] = [1, 2, 3]
+    tables["person"]["home"] = [1.0, 1.0, 2.0, 3.0]
+    tables["car"]["hh"] = [" 1", "3", "3.0"]
+    assert shown(units_in(tables, DOMAIN)) == WHOLE
+
+
+BAD: dict[str, tuple[list[Row], list[Row], list[Row], str, int]] = {
+    "value of a household": (
+        [("9", "South")],
+        [("9", "f", "no")],
+        [],
+        "rows of 'household' with a value that the schema does not have",
+        1,
+    ),
+    "empty value": ([], [("1", None, "no")], [], "rows of 'person' with a value that the schema does not have", 1),
+    "value of a child": ([], [], [("1", "coal")], "rows of 'car' with a value that the schema does not have", 1),
+    "blank key": ([(" ", "East"), (None, "West")], [], [], "rows of 'household' with a blank key", 2),
+    "blank link": ([], [("", "f", "no")], [], "rows of 'person' with a blank key", 1),
+    "second parent": (
+        [("1", "West"), ("1.0", "East")],
+        [],
+        [],
+        "further rows of the protected table with the same key",
+        2,
+    ),
+    "orphans": ([], [("7", "f", "no"), ("8", "m", "no")], [], "rows of 'person' that hang on no row", 2),
+    "beyond at_most": ([], [], [("3", "power")] * 5, "rows of 'car' beyond 3 of one unit", 4),
+    "too few": ([("5", "East")], [], [("5", "power")], "units with fewer rows than 'at_least'", 1),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("fault", BAD)
+def test_bad_rows_are_dropped_and_numbered_for_the_steward_alone(fault: str) -> None:
+    households, persons, cars, why, number = BAD[fault]
+    units = read([*HOUSEHOLDS, *households], [*PERSONS, *persons], [*CARS, *cars])
+    found = {reason: count for reason, count in units.dropped.items() if reason.startswith(why)}
+    assert list(found.values()) == [number]
+    others = [u for u, own in enumerate(WHOLE) if fault != "beyond at_most" or own[0] != WHOLE[2][0]]
+    assert [shown(units)[u] for u in others] == [WHOLE[u] for u in others]
+    assert units.rows == 3
+
+
+def test_the_first_of_two_parents_is_so_by_its_codes_and_not_by_its_place() -> None:
+    one = read([("1", "West"), ("1", "East")], PERSONS, CARS)
+    other = read([("1", "East"), ("1", "West")], PERSONS, CARS)
+    assert shown(one) == shown(other)
+    assert shown(one)[0][0] == (0, 1, 1)
+
+
+KEY = some.sampled_from(["1", "2", "3", "4", "", "1.0"])
+households = some.lists(some.tuples(KEY, some.sampled_from(["East", "West", "South"])), max_size=6)
+persons = some.lists(
+    some.tuples(KEY, some.sampled_from(["f", "m", "x"]), some.sampled_from(["yes", "no"])), max_size=12
+)
+cars = some.lists(some.tuples(KEY, some.sampled_from(["petrol", "power", ""])), max_size=8)
+
+
+@settings(max_examples=60, deadline=None)
+@given(households, persons, cars, some.randoms(use_true_random=False))
+def test_the_order_of_rows_changes_nothing(
+    households: list[Row], persons: list[Row], cars: list[Row], random: object
+) -> None:
+    before = read(households, persons, cars)
+    order = [each.records.to_rows().tolist() for each in before.members]
+    for rows in (households, persons, cars):
+        random.shuffle(rows)  # type: ignore[attr-defined]
+    after = read(households, persons, cars)
+    assert shown(before) == shown(after)
+    assert order == [each.records.to_rows().tolist() for each in after.members]
+    assert before.dropped == after.dropped
+
+
+def canonical(key: str | None) -> str:
+    return (key or "").strip().removesuffix(".0")
+
+
+def without(rows: Sequence[Row], key: str) -> list[Row]:
+    return [row for row in rows if canonical(row[0]) != key]
+
+
+@settings(max_examples=100, deadline=None)
+@given(households, persons, cars)
+def test_one_household_more_or_less_changes_one_unit(
+    households: list[Row], persons: list[Row], cars: list[Row]
+) -> None:
+    """Of every key: the units of all rows are those of the rows without it, and at most one more."""
+    whole = shown(read(households, persons, cars))
+    for key in ("1", "2", "3", "4"):
+        less = shown(read(*(without(rows, key) for rows in (households, persons, cars))))
+        alone = shown(
+            read(*([row for row in rows if canonical(row[0]) == key] for rows in (households, persons, cars)))
+        )
+        assert len(alone) <= 1
+        assert sorted(map(repr, whole)) == sorted(map(repr, [*less, *alone]))
+
+
+def test_rows_with_blank_keys_change_nothing() -> None:
+    assert (
+        shown(read([*HOUSEHOLDS, ("", "East")], [*PERSONS, ("", "f", "no")], [*CARS, ("", "power")])) == WHOLE
+    )
+
+
+def test_who_stays_of_many_does_not_follow_the_codes() -> None:
+    """Of units with six different rows the two that stay are spread over all of them."""
+    many = [(str(k), "East") for k in range(400)]
+    rows = [(str(k), "fm"[j % 2], ("yes", "no", "other")[j % 3]) for k in range(400) for j in range(6)]
+    units = read(many, rows, [])
+    kinds = units.members[0].records.to_rows() @ np.array([3, 1])
+    share = np.bincount(kinds, minlength=6) / len(kinds)
+    assert share == pytest.approx(np.full(6, 1 / 6), abs=0.06)
+
+
+FAULTS: dict[str, tuple[object, str]] = {
+    "table not given": ({"household": frames()["household"]}, "no table 'person' was given"),
+    "no table at all": ({**frames(), "car": 3}, "a int is not a table"),
+    "no database": (3, "a int is no database"),
+    "nowhere": ("nowhere", "there is no folder or file 'nowhere'"),
+    "column missing": (
+        {**frames(), "person": frames()["person"].drop(columns="home")},
+        "table 'person': the table has no column 'home'",
+    ),
+}
+
+
+@pytest.mark.parametrize("fault", FAULTS)
+def test_a_source_that_is_none_is_refused_in_a_sentence(fault: str) -> None:
+    source, said = FAULTS[fault]
+    with pytest.raises(DataError) as refused:
+        units_in(source, DOMAIN)
+    assert said in str(refused.value)
+    assert "\n" not in str(refused.value)
+
+
+def test_a_folder_names_each_table_once(tmp_path: Path) -> None:
+    folder = written(tmp_path / "db", "csv")
+    (folder / "person.parquet").touch()
+    with pytest.raises(DataError, match="more than one table 'person'"):
+        units_in(folder, DOMAIN)
+    (folder / "person.parquet").unlink()
+    (folder / "person.csv").unlink()
+    with pytest.raises(DataError, match="has no table 'person'"):
+        units_in(folder, DOMAIN)
+    with pytest.raises(DataError, match="is one table"):
+        units_in(folder / "car.csv", DOMAIN)
+
+
+def test_nothing_at_all_is_no_unit() -> None:
+    assert read([], [], []).rows == 0
+
+
+def test_several_tables_for_the_schema_of_one_are_refused() -> None:
+    with pytest.raises(DataError, match="the schema describes one table"):
+        encode(frames(), DOMAIN.root.domain)
+
+
+def test_encoding_a_database_gives_its_units() -> None:
+    units = encode(frames(), DOMAIN)
+    assert isinstance(units, Units)
+    assert shown(units) == WHOLE
