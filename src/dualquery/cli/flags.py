@@ -157,6 +157,14 @@ PriorOriginFlag: TypeAlias = Annotated[
         "--prior-origin", metavar="WORDS", help="Where a prior's file comes from, as the certificate says it."
     ),
 ]
+TotalsFlag: TypeAlias = Annotated[
+    list[str] | None,
+    typer.Option(
+        "--totals",
+        metavar="TABLE",
+        help="Public counts of a few columns, which the released rows meet exactly. May be repeated.",
+    ),
+]
 PeriodFlag: TypeAlias = Annotated[
     str | None,
     typer.Option(
