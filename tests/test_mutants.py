@@ -87,6 +87,19 @@ class Mutant:
 
 _LARGEST = "    def largest(self, *, alone: int, apart: int) -> int:\n        return "
 
+UNITS = [
+    Mutant("units: rows dropped by those of another", "table/linking.py",
+           "places_of(at[order]) < child.at_most", "places_of(0 * at[order]) < child.at_most",
+           ("tests/table/test_linking.py::test_one_household_more_or_less_changes_one_unit",)),
+    Mutant("views: one row of a unit is charged", "queries/views.py",
+           "int((self.number * self.weights).max())", "int(self.weights.max())", moves("tables of rows-add-remove")),
+    Mutant("views: a unit that becomes another is one record that does", "queries/views.py",
+           "max(flat.alone[0], flat.apart[0]), max(flat.alone[1], flat.apart[1])",
+           "flat.apart[0], flat.apart[1]", moves("the number of rows-replace")),
+    Mutant("tallies: one cell of a unit is charged", "queries/views.py", "int((cells * weight**2).max())",
+           "int((weight**2).max())", moves("tallies of two attributes-add-remove")),
+]  # fmt: skip
+
 RELATIONS = [
     Mutant("replacing is charged as adding", "privacy/neighbours.py", _LARGEST + "apart", _LARGEST + "alone",
            moves("tables-replace")),
@@ -602,6 +615,7 @@ PRIORS = [
 ]  # fmt: skip
 
 MUTANTS = [
+    *UNITS,
     *RELATIONS, *STATISTIC_PRICES, *INTERACTIONS, *ITEMS, *WIDE, *SCORES, *VERBS, *PRICES, *LEDGERS, *WALLS, *SLOTS,
     *PERIODS, *PLACES, *PRIORS,
 ]  # fmt: skip

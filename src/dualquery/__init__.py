@@ -99,6 +99,7 @@ KINDS.homes.update(
     graph="dualquery.kinds.graph:GRAPH",
     points="dualquery.kinds.points:POINTS",
     codes="dualquery.kinds.codes:CODES",
+    database="dualquery.kinds.database:DATABASE",
 )
 
 

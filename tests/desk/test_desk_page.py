@@ -16,6 +16,7 @@ import pytest
 
 import dualquery
 from dualquery import Neighbours, example
+from dualquery.ledger.books import create
 from dualquery.releases.seal import create_key
 from dualquery.releases.verify import audit
 from tests.desk.conftest import Sitting, sitting
@@ -183,16 +184,18 @@ def test_by_keyboard_on_any_screen(browser: Any, folder: Path, width: int, schem
         sits.close()
 
 
-def test_two_windows_charge_nothing_twice(browser: Any, here: Sitting, folder: Path) -> None:
-    """Both press the button at once: one begins, the other is told; the ledger has one charge."""
-    from dualquery.ledger.books import create
-
+def two_columns_and_a_ledger(folder: Path) -> None:
     (folder / "people.schema.toml").write_text(
         '[[attribute]]\nname = "sex"\nvalues = ["female", "male"]\n\n'
         '[[attribute]]\nname = "health"\nvalues = ["poor", "fair", "good", "very good"]\n',
         encoding="utf-8",
     )
     create(folder / "people.ledger", name="people", epsilon=3.0, delta=1e-6, neighbours=Neighbours.REPLACE)
+
+
+def test_two_windows_charge_nothing_twice(browser: Any, here: Sitting, folder: Path) -> None:
+    """Both press the button at once: one begins, the other is told; the ledger has one charge."""
+    two_columns_and_a_ledger(folder)
     windows = [Curator(browser, here) for _ in range(2)]
     for each in windows:
         each.page.click("#tables button")
@@ -204,6 +207,27 @@ def test_two_windows_charge_nothing_twice(browser: Any, here: Sitting, folder: P
     assert len(audit(folder / "people.ledger").statements[0].charges) == 1
     for each in windows:
         each.close()
+
+
+def test_pressed_again_after_the_desk_did_not_answer_the_same_release_goes_on(
+    browser: Any, here: Sitting, folder: Path
+) -> None:
+    """A machine that slept: nobody knows whether the release is done, and it must not be charged twice."""
+    two_columns_and_a_ledger(folder)
+    sits = Curator(browser, here)
+    sits.page.click("#tables button")
+    sits.page.locator("#release-command", has_text="--ledger").wait_for()
+    sits.page.route("**/v1/jobs/*", lambda route: route.abort())
+    sits.page.click("#release", no_wait_after=True)
+    sits.page.locator("#release-job .fault", has_text="does not answer").wait_for()
+    while any(each.code is None for each in here.desk.jobs._known.values()):
+        sits.page.wait_for_timeout(50)
+    sits.page.unroute("**/v1/jobs/*")
+    sits.page.locator("#release:not([disabled])").wait_for()
+    sits.page.click("#release", no_wait_after=True)
+    sits.page.wait_for_selector("#result-step:not([hidden])")
+    assert len(audit(folder / "people.ledger").statements[0].charges) == 1
+    sits.context.close()
 
 
 def test_a_hundred_columns_stay_usable(browser: Any, here: Sitting, folder: Path) -> None:

@@ -375,8 +375,8 @@ UNIT_STATISTICS = [
     Case("interactions of rows", FAMILIES, view_interactions(FAMILIES, (2,), c=2), {(REPLACE, L1): TWICE}),
     Case("interactions of rows and units", FAMILIES, view_interactions(FAMILIES, (0, 2), c=3, multipliers=(2,))),
     Case("interactions of pairs of rows", COUPLES, view_interactions(COUPLES, (2, 5), c=2, slots=2)),
-    Case("tallies", FAMILIES, Tallies(FAMILIES, "person", (0,), (3,), 3), both(REPLACE, FEW_ROWS)),
-    Case("tallies of two attributes", COUPLES, Tallies(COUPLES, "person", (0, 1), (1, 2), 3)),
+    Case("tallies", FAMILIES, Tallies(FAMILIES, "person", ((0,),), (3,), 3), both(REPLACE, FEW_ROWS)),
+    Case("tallies of two attributes", COUPLES, Tallies(COUPLES, "person", ((0,), (1,)), (1, 2), 3)),
     Case("any", FAMILIES, over_units(FAMILIES, "any(b0 = v1)")),
     Case("all beside its contrary", FAMILIES, over_units(FAMILIES, "all(b0 = v0)", "any(b0 != v0)")),
     Case("counts of rows", FAMILIES, over_units(FAMILIES, *(f"count(person where b0 = v1) = {k}" for k in range(4)))),
@@ -387,7 +387,8 @@ UNIT_STATISTICS = [
         over_units(FAMILIES, "any(b0 = v0)", "any(b0 = v1)", "count(person where b0 = v0) >= 3"),
         both(ADD_REMOVE, BOUND),
     ),
-    Case("tallies, units alike", COUPLES, Tallies(COUPLES, "person", (1,), (1,), 1)),
+    Case("tallies, units alike", COUPLES, Tallies(COUPLES, "person", ((1,),), (1,), 1)),
+    Case("tallies of pairs", COUPLES, Tallies(COUPLES, "person", ((0, 1),), (1,), 3), both(REPLACE, FEW_ROWS)),
 ]  # fmt: skip
 
 TRIANGLE = graph_of(("a", "b", "c"))

@@ -9,17 +9,14 @@ import numpy as np
 import pytest
 
 from dualquery.errors import QueryError
-from dualquery.kinds.database import DATABASE
 from dualquery.queries.families import from_spec, from_texts
 from dualquery.queries.group import Group
 from dualquery.queries.language.units import groups_of, rows_groups_of
 from dualquery.queries.over_units import OverUnits
-from dualquery.registry import KINDS
 from dualquery.table.database import Database
 from dualquery.table.schema import parse_schema
 from dualquery.table.units import Units, units_of
 
-KINDS._values["database"] = DATABASE
 SCHEMA = """
 [database]
 protect = "household"

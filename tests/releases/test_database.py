@@ -264,3 +264,91 @@ def test_bad_rows_leave_no_trace_in_a_release(
 
 def test_frames_of_the_toy_are_a_database() -> None:
     assert set(frames()) == {"household", "person", "car"}
+
+
+def test_an_evaluation_compares_rows_and_pairs_of_them_too(tables: dict[str, pd.DataFrame]) -> None:
+    made = released(tables)
+    found = dualquery.evaluate(made, tables)
+    assert [each.what.partition(" of ")[0] for each in found.hanging] == [
+        "rows",
+        "rows",
+        "two rows",
+        "any",
+        "all",
+        "two or more",
+    ]
+    assert [each.number for each in found.hanging] == [6, 15, 10, 16, 16, 16]
+    assert all(0 < each.mean <= each.largest for each in found.hanging)
+    persons = dualquery.evaluate(made, tables, "marginals:1", of="person")
+    assert persons.rows == len(tables["person"])
+    assert persons.hanging == ()
+    # By hand: the share of persons by sex, and of households with somebody under 6.
+    person = made.artefact.records.joined("person").to_rows()  # type: ignore[attr-defined]
+    sex = list(made.of("person").domain.names()).index("person.sex")
+    truth = (tables["person"].sex == "male").mean()
+    off = abs((person[:, sex] == 1).mean() - truth)
+    assert dualquery.evaluate(made, tables, ["person.sex = male"], of="person").max_error == pytest.approx(
+        off
+    )
+
+
+def test_a_release_against_itself_has_no_error(tables: dict[str, pd.DataFrame], tmp_path: Path) -> None:
+    made = released(tables)
+    records = made.records
+    assert records is not None
+    found = dualquery.evaluate(made, records)
+    assert [each.largest for each in found.hanging] == pytest.approx([0.0] * 6, abs=1e-12)
+
+
+def test_sql_counts_along_keys_with_one_factor_for_all_tables(tables: dict[str, pd.DataFrame]) -> None:
+    made = released(tables)
+    assert isinstance(made.artefact, SyntheticUnits)
+    household, person = (made.artefact.tables[name].to_pandas() for name in ("household", "person"))
+    factor = made.certificate["records"]["rows"] / len(household)
+    found = made.sql("select count(*) as n, avg(case when sex = 'male' then 1 else 0 end) as men from person")
+    assert found.n[0] == pytest.approx(factor * len(person))
+    assert found.men[0] == pytest.approx((person.sex == "male").mean())
+    assert found.n_bar[0] > 0
+    by_region = person.merge(household, on="hh").groupby("region").size()
+    for joined in (
+        "household h join person p on h.hh = p.hh",
+        "person join household on person.hh = household.hh",
+        "household join person using (hh)",
+        "household left join person using (hh)",
+    ):
+        found = made.sql(f"select region, count(*) as n from {joined} group by region order by region")
+        assert dict(zip(found.region, found.n, strict=True)) == pytest.approx(dict(factor * by_region))
+        assert (found.n_bar > 0).all()
+    pairs = person.merge(person, on="hh")
+    found = made.sql("select count(*) as n from person a join person b on a.hh = b.hh where a.sex <> b.sex")
+    assert found.n[0] == pytest.approx(factor * (pairs.sex_x != pairs.sex_y).sum())
+
+
+@pytest.mark.parametrize(
+    ("text", "said"),
+    [
+        ("select count(*) from household, person", "joined along their keys alone"),
+        ("select count(*) from household natural join person", "joined along their keys alone"),
+        ("select count(*) from household h join person p on h.hh = p.pid", "joined along their keys alone"),
+        ("select count(*) from household h join person p on h.hh < p.hh", "joined along their keys alone"),
+        ("select count(*) from person a join person b on a.age = b.age", "joined along their keys alone"),
+        ("select count(*) from person a join person b on a.hh = a.hh", "joined along their keys alone"),
+        ("select hh, count(*) from person group by hh", "'hh' is a key that the release made up"),
+        ("select count(*) from (select hh, count(*) as k from person group by hh) where k > 2", "one SELECT"),
+        ("select count(*) from data", "no table 'data'; there are household, person"),
+        ("select 1", "name a table behind FROM: household, person"),
+        ("select count(*) from household where region in (select region from household)", "one SELECT"),
+        ("select count(*) from household union select count(*) from person", "one SELECT"),
+        ("drop table person", "only SELECT"),
+    ],
+)  # fmt: skip
+def test_other_sql_is_refused_in_a_sentence(tables: dict[str, pd.DataFrame], text: str, said: str) -> None:
+    with pytest.raises(QueryError) as refused:
+        released(tables).sql(text)
+    assert said in str(refused.value)
+    assert "\n" not in str(refused.value)
+
+
+def test_sql_is_asked_of_the_whole_release(tables: dict[str, pd.DataFrame]) -> None:
+    with pytest.raises(QueryError, match="whole release"):
+        released(tables).of("person").sql("select count(*) from data")

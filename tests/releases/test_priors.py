@@ -70,6 +70,14 @@ def test_the_certificate_names_the_prior_and_how_far_it_was_believed(
     )  # bars, too: replicas are drawn again from the same atoms
 
 
+def test_the_report_says_that_nothing_protects_the_prior(release: Release, tmp_path: Path) -> None:
+    release.save(tmp_path / "released", registry=True)
+    for name in ("report.html", "registry.html", "registry.json"):
+        said = (tmp_path / "released" / name).read_text("utf-8")
+        assert "The prior: census sample 2023, 3,000 records" in said
+        assert "nothing here protects them" in said
+
+
 def test_what_is_spent_does_not_depend_on_the_prior(release: Release) -> None:
     alone = made(prior=None, prior_origin=None)
     assert alone.certificate["spent"] == release.certificate["spent"]

@@ -19,6 +19,7 @@ from dualquery.cli import run
 from dualquery.fitting.measured import Measured, MeasuredTables
 from dualquery.ledger.books import Books, create
 from dualquery.releases import series as room
+from dualquery.releases.certificate import RowsFrom
 from dualquery.releases.sums import added
 from dualquery.releases.verify import audit, verify
 from dualquery.table.domain import Categorical, Domain
@@ -332,6 +333,36 @@ def test_a_person_pays_for_each_of_the_periods_that_are_added_up(tmp_path: Path)
     series.so_far(bars=False).save(tmp_path / "both")
     assert verify(tmp_path / "both").recounted.epsilon <= both["spent"]["epsilon"]
     assert series.between("2024-Q1", bars=False).certificate["spent"]["epsilon"] <= 3
+
+
+def test_a_sum_promises_no_more_than_any_of_its_releases(folder: Path) -> None:
+    """(max ε, max δ); a draft, a seed or a warning of one of them is one of the sum; a verdict is of one."""
+    create(
+        folder / "w.ledger",
+        name="w",
+        epsilon=3,
+        delta=1e-5,
+        neighbours=Neighbours.REPLACE,
+        calendar=Calendar("received", "quarter"),
+    )
+    (folder / "draft.toml").write_text("draft = true\n" + SCHEMA)
+    parts = [
+        Series(folder / "w.ledger", folder / schema, folder / period).append(
+            folder / "v.csv", budget, period=period, synthetic_rows=300
+        )
+        for period, schema, budget in (
+            ("2024-Q1", "draft.toml", Budget(0.5, 1e-5)),
+            ("2024-Q2", "schema.toml", Budget(2, 1e-7)),
+        )
+    ]
+    found = room.summed(parts, Calendar("received", "quarter"), bars=False)
+    assert found.certificate["spent"]["epsilon"] == pytest.approx(2)
+    assert found.certificate["spent"]["delta"] == found.certificate["budget"]["delta"] == 1e-5
+    assert not found.certificate.private
+    assert "draft" in " ".join(found.certificate["warnings"])
+    assert found.certificate["records"] == {"rows": 600, "from": RowsFrom.TABLE.value}
+    found.save(folder / "both")
+    assert verify(folder / "both").recounted.epsilon <= 2
 
 
 def test_periods_of_a_series_come_one_by_one_and_count_once(folder: Path) -> None:

@@ -6,9 +6,7 @@ import numpy as np
 import pytest
 
 from dualquery.errors import DataError, SchemaError
-from dualquery.kinds.database import DATABASE
 from dualquery.queries.group import Digest
-from dualquery.registry import KINDS
 from dualquery.table.columns import Categorical
 from dualquery.table.database import Database, Linked
 from dualquery.table.records import Records
@@ -53,11 +51,6 @@ at_most = 20
 name = "fuel"
 values = ["petrol", "power"]
 """
-
-
-@pytest.fixture(autouse=True)
-def known(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setitem(KINDS._values, "database", DATABASE)
 
 
 def whole() -> Database:

@@ -16,15 +16,12 @@ from hypothesis import given, settings
 from hypothesis import strategies as some
 
 from dualquery.errors import DataError
-from dualquery.kinds.database import DATABASE
-from dualquery.registry import KINDS
 from dualquery.table.database import Database
 from dualquery.table.encoding import encode
 from dualquery.table.linking import units_in
 from dualquery.table.schema import parse_schema
 from dualquery.table.units import Units
 
-KINDS._values["database"] = DATABASE
 SCHEMA = """
 [database]
 protect = "household"

@@ -22,9 +22,12 @@ if TYPE_CHECKING:
     out=typer.Option("--out", "-o", metavar="DIR", help="A new folder for the table and its release."),
     epsilon=typer.Option("--epsilon", "-e", metavar="ε", help="The privacy budget."),
     kind=option(
-        "The kind of table: records, graph (payments), points (customers), codes (a register), or one of a "
-        "package.",
+        "The kind of table: records, graph (payments), points (customers), codes (a register), database "
+        "(households), or one of a package.",
         "NAME",
+    ),
+    households=typer.Option(
+        "--households", help="The same as --kind database: households and their persons."
     ),
     series=typer.Option("--series", help="A table that grows: four quarters, and a picture of their errors."),
 )
@@ -32,6 +35,7 @@ def demo(
     out: Path = Path("demo-release"),
     epsilon: float = 1.0,
     kind: str = "records",
+    households: bool = False,
     series: bool = False,
     quiet: QuietFlag = False,
 ) -> None:
@@ -42,6 +46,7 @@ def demo(
     ```
     dualquery demo --out demo-release
     dualquery demo --kind graph --out payments
+    dualquery demo --households --out households
     dualquery demo --series --out growing
     ```
     """
@@ -49,6 +54,10 @@ def demo(
     from dualquery.errors import DualQueryError, ReleaseError
     from dualquery.registry import KINDS
 
+    if households:
+        if kind not in ("records", "database"):
+            raise DualQueryError(f"--households is a demo of its own; leave out --kind {kind}")
+        kind = "database"
     if out.exists():
         raise ReleaseError(f"'{out}' exists already; choose another folder with --out, or remove it")
     if kind not in KINDS or KINDS[kind].example is None:

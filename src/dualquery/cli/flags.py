@@ -21,6 +21,7 @@ from dualquery.privacy.budget import Accounting, Budget, default_delta
 from dualquery.privacy.neighbours import Neighbours
 
 if TYPE_CHECKING:
+    from dualquery.table.linking import AnyDatabase
     from dualquery.table.reading import AnyTable
     from dualquery.table.schema import Schema
 
@@ -156,6 +157,14 @@ PriorOriginFlag: TypeAlias = Annotated[
         "--prior-origin", metavar="WORDS", help="Where a prior's file comes from, as the certificate says it."
     ),
 ]
+TotalsFlag: TypeAlias = Annotated[
+    list[str] | None,
+    typer.Option(
+        "--totals",
+        metavar="TABLE",
+        help="Public counts of a few columns, which the released rows meet exactly. May be repeated.",
+    ),
+]
 PeriodFlag: TypeAlias = Annotated[
     str | None,
     typer.Option(
@@ -168,6 +177,12 @@ ByFlag: TypeAlias = Annotated[
     list[str] | None,
     typer.Option(
         "--by", metavar="NAMES", help="A whole table: attributes with commas between them, like `region,sex`."
+    ),
+]
+OfFlag: TypeAlias = Annotated[
+    str | None,
+    typer.Option(
+        "--of", metavar="TABLE", help="Of a database: ask about the rows of this table, and not about units."
     ),
 ]
 CheckFlag: TypeAlias = Annotated[
@@ -351,8 +366,18 @@ def table_of(table: str, named: str | None) -> AnyTable:
 
 
 def source_of(
-    table: str, named: str | None, schema: Schema, engine: Machines, master: str | None
-) -> AnyTable:
+    table: str,
+    named: str | None,
+    schema: Schema,
+    engine: Machines = Machines.LOCAL,
+    master: str | None = None,
+) -> AnyTable | AnyDatabase:
+    if schema.domain.inner:  # its tables are named in the schema
+        if named is not None or engine is Machines.SPARK:
+            raise DataError(
+                "the tables of a database are named in its schema, and read here; leave --table out"
+            )
+        return table
     if engine is not Machines.SPARK:
         if master is not None:
             raise DataError("--master names a Spark cluster; say --engine spark too")

@@ -55,6 +55,7 @@ def release(
     ] = None,
     prior: flags.PriorFlag = None,
     prior_origin: flags.PriorOriginFlag = None,
+    totals: flags.TotalsFlag = None,
     period: flags.PeriodFlag = None,
     named: flags.NamedTableFlag = None,
     engine: flags.EngineFlag = flags.Machines.LOCAL,
@@ -101,6 +102,7 @@ def release(
     with ExitStack() as during:
         during.enter_context(limited(threads))
         progress = during.enter_context(output.ProgressBars(wanted=not (json or quiet)))
+        from dualquery.counting.opening import told_of_dropped
         from dualquery.queries.families import from_spec
         from dualquery.releases import make
         from dualquery.releases.folder import refuse_occupied
@@ -110,6 +112,7 @@ def release(
         from dualquery.releases.priors import refuse_same
         from dualquery.releases.seal import read_private_key
         from dualquery.table.drafting import several_rows
+        from dualquery.table.linking import one_table
         from dualquery.table.reading import first_rows
         from dualquery.table.schema import read_schema
 
@@ -126,6 +129,8 @@ def release(
         source = flags.source_of(table, named, described, engine, master)
         for each in prior or ():
             refuse_same(each, table)
+        for each in totals or ():
+            refuse_same(each, table, "table of totals")
         counter = make.counting(source, described, neighbours, options.get("memory"), progress)
         made = make.release(
             counter,
@@ -140,6 +145,7 @@ def release(
             dataset=dataset,
             prior=prior or None,
             prior_origin=prior_origin,
+            totals=totals or None,
             period=period,
             check=check,
             accept=accept,
@@ -153,8 +159,12 @@ def release(
         print_summary(out, made.certificate)
     if not quiet:
         output.print_warnings([*heard, *made.certificate["warnings"]])
-        # On the terminal, and nowhere else: a column that the schema leaves out may hold ids that come again.
-        output.print_warnings(several_rows(first_rows(source, described.encoding), described))
+        # On the terminal, and nowhere else: a column that the schema leaves out may hold ids that come again,
+        # and which rows of a database have no place in it is private.
+        if described.domain.inner:
+            output.print_warnings(told_of_dropped(counter))
+        else:
+            output.print_warnings(several_rows(first_rows(one_table(source), described.encoding), described))
     if (made.certificate.get("accepted") or {}).get("verdict") == "fail":
         raise typer.Exit(NOT_ACCEPTED)
 

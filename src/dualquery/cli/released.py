@@ -15,10 +15,12 @@ from dualquery.cli.flags import (
     FolderArgument,
     JsonFlag,
     NamedTableFlag,
+    OfFlag,
     PriorFlag,
     PriorOriginFlag,
     QuietFlag,
     SchemaFlag,
+    source_of,
     table_of,
 )
 from dualquery.errors import QueryError
@@ -46,6 +48,7 @@ def answer(
         str | None,
         typer.Option("--given", metavar="QUERY", help="Shares among the records that satisfy this query."),
     ] = None,
+    of: OfFlag = None,
     json: JsonFlag = False,
 ) -> None:
     """Answer queries from a release alone. **Costs no privacy**, as often as you like.
@@ -59,10 +62,10 @@ def answer(
     dualquery answer released --by region,sex "age >= 50"
     dualquery answer released "smokes = yes" --given "sex = male"
     dualquery answer released --file questions.txt --json
+    dualquery answer households "any(person.age >= 65) & region = West"
+    dualquery answer households --of person "age >= 65 & household.region = West"
     ```
     """
-    from dualquery.releases.release import Release
-
     asked: list[tuple[str, str]] = []  # the text, and where it stands
     for number, text in enumerate(queries or [], start=1):
         place = f"query {number}" if len(queries or []) > 1 else ""
@@ -72,7 +75,7 @@ def answer(
     if by:
         if len(asked) > 1:
             raise QueryError("a table takes one query at most: that which its records should satisfy")
-        _print_table(Release.load(folder), by, asked[0][0] if asked else None, given, json=json)
+        _print_table(_release(folder, of), by, asked[0][0] if asked else None, given, json=json)
         return
     if not asked and file is not None:
         raise QueryError(f"'{file}' holds no query; write one per line")
@@ -80,7 +83,15 @@ def answer(
         raise QueryError(
             "there is no query to answer; write one behind the folder, or name a file with --file"
         )
-    _print_answers(Release.load(folder), asked, given, json=json)
+    _print_answers(_release(folder, of), asked, given, json=json)
+
+
+def _release(folder: Path, of: str | None) -> Release:
+    """The release in a folder, or what it says of the rows of one of its tables."""
+    from dualquery.releases.release import Release
+
+    made = Release.load(folder)
+    return made if of is None else made.of(of)
 
 
 def _print_answers(release: Release, asked: list[tuple[str, str]], given: str | None, *, json: bool) -> None:
@@ -276,6 +287,7 @@ def evaluate(
             help="With --html: records that were never in the table, for an attack.",
         ),
     ] = None,
+    of: OfFlag = None,
     json: JsonFlag = False,
     quiet: QuietFlag = False,
 ) -> None:
@@ -299,8 +311,12 @@ def evaluate(
         release = Release.load(folder)
         if html is not None:
             _quality(release, table_of(table, named), html, target, holdout, progress)
-        asked = from_spec(release.domain, queries) if queries else None
-        found = compare(release, table_of(table, named), asked, progress=progress)
+        if of is not None and not queries:
+            raise QueryError("say with --queries what is asked of the rows of a table, like marginals:2")
+        domain = release.domain if of is None else release.of(of).domain
+        asked = from_spec(domain, queries) if queries else None
+        source = source_of(table, named, release.certificate.schema_read)
+        found = compare(release, source, asked, of=of, progress=progress)
     if json:
         output.print_json(found.to_json())
     else:
@@ -346,6 +362,15 @@ def print_evaluation(found: Evaluation) -> None:
         )
     output.print_facts(facts)
     print()
+    if found.hanging:
+        output.print_table(
+            "Of the rows that hang on units: L1 of tables, errors of questions",
+            ["what", "number", "mean", "max"],
+            [
+                [each.what, f"{each.number:,}", output.fraction(each.mean), output.fraction(each.largest)]
+                for each in found.hanging
+            ],
+        )
     output.print_table(
         "Largest errors",
         ["query", "truth", "release", "error"],

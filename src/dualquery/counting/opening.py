@@ -38,6 +38,7 @@ from dualquery.table.periods import RunningSpan, Span
 from dualquery.table.reading import AnyTable, source_of
 from dualquery.table.records import BitItems, Records, SparseItems, as_lists
 from dualquery.table.schema import Schema
+from dualquery.table.units import Units
 from dualquery.types import Done, Integers, Progress, no_progress
 
 MEMORY = 2_000_000_000  # bytes, where nobody says how many
@@ -145,6 +146,15 @@ def machines_of(counter: Counter) -> str:
     if isinstance(counter, SparkCounter):
         return "Spark"
     return "one machine, with a GPU" if isinstance(counter.engine, Cuda) else "one machine"
+
+
+def told_of_dropped(counter: Counter) -> list[str]:
+    """How many rows of a database are in no unit, and why, in a sentence for the curator's screen."""
+    records = counter.records if isinstance(counter, MemoryCounter) else None
+    if not isinstance(records, Units) or not records.dropped:
+        return []
+    said = "; ".join(f"{number:,} {why}" for why, number in records.dropped.items())
+    return [f"not private, for you alone: left out were {said}"]
 
 
 def block_rows(schema: Schema, memory: int) -> int:

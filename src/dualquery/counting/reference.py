@@ -311,12 +311,15 @@ def _(what: ViewTables, x: Integers, block: Records) -> Integers:
 @contribution.register
 def _(what: Tallies, x: Integers, block: Records) -> Integers:
     rows, parts = _hanging(block, what.database.place(what.child)), []
-    for attribute, multiplier in zip(what.attributes, what.multipliers, strict=True):
-        codes, values = [row[attribute] for row in rows], what.values(attribute)
+    for members, multiplier in zip(what.sets, what.multipliers, strict=True):
+        codes, cells = (
+            [tuple(row[a] for a in members) for row in rows],
+            np.zeros(what.shape(members), np.int64),
+        )
+        values, most = cells[..., 0].size, cells.shape[-1]
         c, t = min(what.c, values), min(max(len(rows), 1), values)
-        cells = np.zeros((values, what.most), np.int64)
-        for value in {*codes}:
-            cells[value, min(codes.count(value), what.most) - 1] = isqrt(WHOLE**2 * min(t, c) // (t * c))
+        for code in {*codes}:
+            cells[(*code, min(codes.count(code), most) - 1)] = isqrt(WHOLE**2 * min(t, c) // (t * c))
         parts.append(multiplier * cells.ravel())
     return np.concatenate(parts)
 

@@ -59,7 +59,7 @@ class UnitTarget:
 
 @dataclass(frozen=True, eq=False)
 class TallyTarget:
-    """The tallies of one attribute that units should answer, in numbers a unit."""
+    """The tallies of one set of attributes, one or two, that units should answer, in numbers a unit."""
 
     tallies: Tallies
     target: Cells
@@ -92,11 +92,17 @@ class Layout(NamedTuple):
     counts: Cells
     of: Integers
     listed: Integers
-    of_rows: Integers  # where the attributes of a child table begin in `of`
-    tallied: Integers  # where the tallies of an attribute begin, by child table
+    of_rows: Integers  # where the attributes of a child table begin in `of`, and in `of_tallies`
+    of_tallies: (
+        Integers  # the tallies of each attribute of a row, and all of a child table, listed as tables are
+    )
+    tallies: Integers
+    tally_child: Integers
+    tally_set: Integers  # two attributes, or one twice
+    tally_offset: Integers
+    tally_most: Integers  # k at most
     tally_weight: Cells
-    tally_counts: Cells
-    most: Integers  # k at most, by child table
+    tally_counts: Cells  # of a unit with so many rows
 
 
 class UnitCodes(NamedTuple):
@@ -190,23 +196,23 @@ def layout_of(database: Database, targets: Sequence[UnitTarget], tallies: Sequen
             weights = each.view.weights
             counts[child[t], each.view.slots, : len(weights)] = weights / WHOLE
         place += each.target.size
-    tallied = np.full((len(children), widest), NONE_SUCH)
-    tally_weight = np.zeros(tallied.shape)
-    tally_counts = np.zeros((*tallied.shape, most_rows + 1))
-    most = np.ones(len(children), np.int64)
-    for tally in tallies:
-        g, (a,) = database.place(tally.tallies.child), tally.tallies.attributes
-        weights = tally.tallies.weights(a)
-        tallied[g, a], tally_weight[g, a], most[g] = place, tally.weight, tally.tallies.most
-        tally_counts[g, a, : len(weights)] = weights / WHOLE
-        place += tally.target.size
+    sets = [each.tallies.sets[0] for each in tallies]
+    tally_child = np.array([database.place(each.tallies.child) for each in tallies], np.int64)
+    tally_counts = np.zeros((len(tallies), most_rows + 1))
+    for number, tally in enumerate(tallies):
+        weights = tally.tallies.weights(sets[number])
+        tally_counts[number, : len(weights)] = weights / WHOLE
+    ends = place + np.cumsum([0, *(each.target.size for each in tallies)])
     lists = [_with(role, attribute, np.ones(len(targets), np.bool_), {0}, a) for a in range(database.width)]
-    of_rows = []
+    of_rows, of_tallies = [], [list[int]() for _ in range(len(lists))]
     for g, sizes in enumerate(children):
         of_rows.append(len(lists))
         mine = (child == g) & (kind > 0)
         lists += [_with(role, attribute, mine, {1, 2}, a) for a in range(len(sizes))]
         lists.append(np.flatnonzero(mine))
+        of_child = [q for q in range(len(sets)) if tally_child[q] == g]
+        of_tallies += [[q for q in of_child if a in sets[q]] for a in range(len(sizes))]
+        of_tallies.append(of_child)
     return Layout(
         unit_sizes=database.sizes.astype(np.int64),
         row_sizes=row_sizes,
@@ -222,10 +228,14 @@ def layout_of(database: Database, targets: Sequence[UnitTarget], tallies: Sequen
         of=np.cumsum([0, *map(len, lists)]),
         listed=np.concatenate(lists),
         of_rows=np.array(of_rows),
-        tallied=tallied,
-        tally_weight=tally_weight,
+        of_tallies=np.cumsum([0, *map(len, of_tallies)]),
+        tallies=np.array([q for each in of_tallies for q in each], np.int64),
+        tally_child=tally_child,
+        tally_set=np.array([(members[0], members[-1]) for members in sets], np.int64).reshape(-1, 2),
+        tally_offset=ends[:-1],
+        tally_most=np.array([each.target.shape[-1] for each in tallies], np.int64),
+        tally_weight=np.array([each.weight for each in tallies], np.float64),
         tally_counts=tally_counts,
-        most=most,
     )
 
 
@@ -248,7 +258,7 @@ def room_for(layout: Layout, held: UnitCodes) -> FlatRecords:
     """For the flat records of all tables with one unit, or with two rows before and after a swap."""
     most = int(np.diff(held.begin, axis=1).max())
     paired = min(most, MOST_PAIRED)
-    room = 4 * (len(layout.kind) * max(1, most, paired * paired) + 2 * layout.row_sizes.shape[1])
+    room = 4 * (len(layout.kind) * max(1, most, paired * paired) + 2 * len(layout.tally_child))
     numbers = np.zeros((2, room), np.int64), np.zeros((2, room))
     return FlatRecords(*numbers[0], *numbers[1])
 
@@ -322,23 +332,34 @@ def _find(held, layout, group, u, r, a, found, n):  # type: ignore[no-untyped-de
 
 
 @njit(cache=True)
-def _tally(held, layout, g, u, r, a, value, found, n):  # type: ignore[no-untyped-def]
-    """Behind the first n: what row r does to the tallies of attribute a with this value, which is to enter the cell
+def _tally(held, layout, u, r, first, last, a, value, found, n):  # type: ignore[no-untyped-def]
+    """Behind the first n: what row r with this value of attribute a does to some tallies, which is to enter the cell
     of one row more, and to leave the one before."""
-    at = layout.tallied[g, a]
-    if at < 0:
-        return n
-    begin, end, most, many = held.begin[g, u], held.begin[g, u + 1], layout.most[g], 0
-    for i in range(begin, end):
-        if i != r and held.rows[i, a] == value:
-            many += 1
-    if many >= most:
-        return n
-    once = layout.tally_counts[g, a, end - begin]
-    own = once * layout.tally_weight[g, a]
-    cell = at + value * most + many
-    n = _write(found, n, cell, 0, once, own)
-    return n if many == 0 else _write(found, n, cell - 1, 0, -once, -own)
+    before = held.rows[r, a]
+    held.rows[r, a] = value
+    for q in range(first, last):
+        tally = layout.tallies[q]
+        g, most, many = layout.tally_child[tally], layout.tally_most[tally], 0
+        begin, end = held.begin[g, u], held.begin[g, u + 1]
+        one, two = layout.tally_set[tally]
+        for i in range(begin, end):
+            if i != r and held.rows[i, one] == held.rows[r, one] and held.rows[i, two] == held.rows[r, two]:
+                many += 1
+        if many >= most:
+            continue
+        once = layout.tally_counts[tally, end - begin]
+        own = once * layout.tally_weight[tally]
+        code = (
+            held.rows[r, one]
+            if one == two
+            else held.rows[r, one] * layout.row_sizes[g, two] + held.rows[r, two]
+        )
+        cell = layout.tally_offset[tally] + code * most + many
+        n = _write(found, n, cell, 0, once, own)
+        if many:
+            n = _write(found, n, cell - 1, 0, -once, -own)
+    held.rows[r, a] = before
+    return n
 
 
 @njit(cache=True)
@@ -367,8 +388,9 @@ def _answer(  # type: ignore[no-untyped-def]
     if values < 2:
         return counter
     n = last = _find(held, layout, group, u, r, a, found, 0)
+    first, end = layout.of_tallies[group], layout.of_tallies[group + 1]
     if r >= 0:
-        last = _tally(held, layout, g, u, r, a, old, found, n)
+        last = _tally(held, layout, u, r, first, end, a, old, found, n)
     _add(found, 0, last, residual, 1.0)
     gain[:values] = 0.0
     for e in range(n):
@@ -378,7 +400,7 @@ def _answer(  # type: ignore[no-untyped-def]
             gain[v] += pull * residual[place + v * step]
     if r >= 0:
         for v in range(values):
-            more = _tally(held, layout, g, u, r, a, v, found, n)
+            more = _tally(held, layout, u, r, first, end, a, v, found, n)
             gain[v] += _sum(found, n, more, residual)
     left, word = 0, np.uint64(0)
     best = old
@@ -397,7 +419,7 @@ def _answer(  # type: ignore[no-untyped-def]
         held.units[u, a] = best
     else:
         held.rows[r, a] = best
-        last = _tally(held, layout, g, u, r, a, best, found, n)
+        last = _tally(held, layout, u, r, first, end, a, best, found, n)
     for e in range(n):
         residual[found.cell[e] + (best - old) * found.step[e]] -= found.own[e]
     _add(found, n, last, residual, -1.0)
@@ -426,10 +448,10 @@ def answer_units(held, layout, residual, found, temperature, counters):  # type:
 @njit(cache=True)
 def _find_row(held, layout, g, u, r, found, n):  # type: ignore[no-untyped-def]
     """All flat records with row r, and its tallies."""
-    n = _find(held, layout, layout.of_rows[g] + layout.width[g], u, r, -1, found, n)
-    for a in range(layout.width[g]):
-        n = _tally(held, layout, g, u, r, a, held.rows[r, a], found, n)
-    return n
+    group = layout.of_rows[g] + layout.width[g]
+    n = _find(held, layout, group, u, r, -1, found, n)
+    first, last = layout.of_tallies[group], layout.of_tallies[group + 1]
+    return _tally(held, layout, u, r, first, last, 0, held.rows[r, 0], found, n)
 
 
 @njit(cache=True)

@@ -8,8 +8,8 @@ import numpy as np
 import pyarrow as pa
 
 from dualquery.errors import QueryError
+from dualquery.fitting.smooth import number_codes
 from dualquery.inference.inside import least_of_quantiles
-from dualquery.inference.moments import number_codes
 from dualquery.table.cells import floats_of
 from dualquery.table.dates import Dates
 from dualquery.table.domain import Column, Items

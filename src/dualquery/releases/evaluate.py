@@ -9,8 +9,9 @@ from __future__ import annotations
 
 import time
 from collections.abc import Mapping, Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from html import escape
+from itertools import combinations, combinations_with_replacement
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -22,7 +23,9 @@ from dualquery.counting.opening import open_counter
 from dualquery.errors import DualQueryError, QueryError, ReleaseError
 from dualquery.mechanisms.wishes import MECHANISMS
 from dualquery.plots import Figure
-from dualquery.queries.families import from_spec
+from dualquery.queries.families import from_spec, from_texts
+from dualquery.queries.language.vocabulary import condition_text
+from dualquery.queries.views import View, ViewTables
 from dualquery.queries.workload import Workload
 from dualquery.releases.arguments import (
     GivenBudget,
@@ -37,10 +40,13 @@ from dualquery.releases.make import counting, public_schema, release
 from dualquery.releases.number_of_records import shared_rows
 from dualquery.releases.plan import check_mechanism
 from dualquery.releases.release import Release
+from dualquery.table.database import Database
 from dualquery.table.domain import Domain
+from dualquery.table.linking import AnyDatabase
 from dualquery.table.reading import AnyTable
 from dualquery.table.records import Records
 from dualquery.table.schema import Schema
+from dualquery.table.units import Units
 from dualquery.types import Progress, Reals, silent
 
 STAMP = "not private: internal, do not publish"
@@ -71,6 +77,16 @@ class WorstQuery:
 
 
 @dataclass(frozen=True)
+class HangingErrors:
+    """Errors of what is asked of the rows that hang on units: L1 of tables, of questions shares of the units."""
+
+    what: str
+    number: int
+    mean: float
+    largest: float
+
+
+@dataclass(frozen=True)
 class Evaluation:
     """Errors of a release over a workload, as fractions of the table."""
 
@@ -87,6 +103,7 @@ class Evaluation:
     predicted_max_error: float | None
     tables: L1Errors | None
     worst: tuple[WorstQuery, ...]
+    hanging: tuple[HangingErrors, ...] = ()
     stamp: str = STAMP
 
     def to_json(self) -> dict[str, Any]:
@@ -96,20 +113,30 @@ class Evaluation:
 @for_callers
 def evaluate(
     release: Release,
-    table: AnyTable | Records | Counter,
+    table: AnyTable | AnyDatabase | Records | Counter,
     workload: GivenWorkload | None = None,
     *,
+    of: str | None = None,
     progress: Progress = silent,
 ) -> Evaluation:
-    """Compare a release with the table that it was made from, over its own workload or another."""
+    """Compare a release with the table that it was made from, over its own workload or another.
+
+    Of a database `of` names the table whose rows are asked about, and without a workload tables of rows, of pairs of
+    rows of one unit, and any, all and count are compared, too.
+    """
     if not isinstance(release, Release):
         raise ReleaseError("give the release first, and the table that it was made from second")
+    counter = _counter(table, release.certificate.schema_read, progress)
+    hanging: tuple[HangingErrors, ...] = ()
+    if of is not None:
+        release, counter = release.of(of), _joined(counter, of)
+    if release.domain.inner and workload is None:
+        hanging = hanging_errors(release, counter)
     asked = workload_of(release, workload)
     errors = np.empty(asked.size, np.float64)
     per_table: list[Reals] = []
     worst: list[tuple[float, int, float, float]] = []
     begin = 0
-    counter = _counter(table, release.certificate.schema_read, progress)
     parts = (
         part for group in asked.groups for part in group.in_parts(_CELLS_AT_ONCE)
     )  # memory stays bounded
@@ -142,10 +169,75 @@ def evaluate(
         predicted_max_error=predicted.maximum,
         tables=L1Errors.of(np.concatenate(per_table)) if per_table else None,
         worst=tuple(WorstQuery(asked.text(i), truth, answer) for _, i, truth, answer in worst[:WORST]),
+        hanging=hanging,
     )
 
 
-def _counter(table: AnyTable | Records | Counter, schema: Schema, progress: Progress) -> Counter:
+def _joined(counter: Counter, child: str) -> Counter:
+    """A counter of the rows of a child table, each with what is known of its unit."""
+    assert isinstance(counter, MemoryCounter), "a database is in memory"
+    assert isinstance(counter.records, Units), "and consists of units"
+    return MemoryCounter(counter.records.joined(child))
+
+
+def hanging_errors(release: Release, counter: Counter) -> tuple[HangingErrors, ...]:
+    """Of each child table: tables of its rows and their units, tables of two rows of one unit, any, all and count."""
+    database, found = release.domain, []
+    assert isinstance(database, Database), "of a database"
+    for child in database.children:
+        own = range(database.width, database.width + len(child.columns))
+        beside = [*range(len(database.root.columns)), *own]
+        single, double = View(database, child.name, 1, child.at_most), View(database, child.name, 2, 1)
+        double = replace(double, c=max(1, int(double.number.max())))
+        among = [(a, b + len(own)) for a, b in combinations_with_replacement(own, 2)]
+        for what, view, sets in (
+            (f"rows of '{child.name}', 1-way tables", single, [(j,) for j in beside]),
+            (f"rows of '{child.name}', 2-way tables", single, list(combinations(beside, 2))),
+            (f"two rows of '{child.name}' of one unit", double, among),
+        ):
+            if sets:
+                found.append(_of_tables(what, ViewTables(view, tuple(sets)), release, counter))
+        conditions = [
+            condition_text(single.domain, j, 1 << code)
+            for j in own
+            if (size := int(single.domain.sizes[j])) > 1
+            for code in range(size)
+        ]
+        asked = {"any({})": "any", "all({})": "all", f"count({child.name} where {{}}) >= 2": "two or more"}
+        for text, word in asked.items():
+            if conditions and (word != "two or more" or child.at_most > 1):
+                texts = [text.format(each) for each in conditions]
+                off = _off(from_texts(database, texts), release, counter)
+                found.append(_summed(f"{word} of '{child.name}', questions", off))
+    return tuple(found)
+
+
+def _of_tables(what: str, tables: ViewTables, release: Release, counter: Counter) -> HangingErrors:
+    """L1 between tables of shares of all rows, or of all pairs of rows."""
+    assert release.records is not None, "a database is released as units"
+    pairs = [
+        tables.tables.split(each) for each in (counter.true_counts(tables), tables.counts(release.records))
+    ]
+    off = [
+        float(np.abs(truth / max(1, truth.sum()) - told / max(1, told.sum())).sum())
+        for truth, told in zip(*pairs, strict=True)
+    ]
+    return _summed(what, np.array(off))
+
+
+def _off(asked: Workload, release: Release, counter: Counter) -> Reals:
+    truth = counter.true_counts(asked) / max(1, counter.true_rows)
+    told = np.concatenate([release.artefact.fractions(group) for group in asked.groups])
+    return np.abs(truth - told)
+
+
+def _summed(what: str, off: Reals) -> HangingErrors:
+    return HangingErrors(what, len(off), float(off.mean()), float(off.max()))
+
+
+def _counter(
+    table: AnyTable | AnyDatabase | Records | Counter, schema: Schema, progress: Progress
+) -> Counter:
     if isinstance(table, Records):
         return MemoryCounter(table)
     return table if isinstance(table, Counter) else open_counter(table, schema, tell=progress)
@@ -191,7 +283,7 @@ class Comparison(NamedTuple):
 
 @for_callers
 def compare(
-    table: AnyTable | Records | Counter,
+    table: AnyTable | AnyDatabase | Records | Counter,
     *,
     budget: GivenBudget,
     workload: GivenWorkload,

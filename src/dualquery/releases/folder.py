@@ -3,7 +3,7 @@
 synthetic.parquet     the synthetic records (or answers.parquet: queries and answers), as many as the table has
 rows.parquet          all of them, where there are more (`releases.people`)
 synthetic.csv         the same, on request
-NAME.parquet          of a database each of its tables, with keys that fit (of replicas, replicas.NAME.parquet)
+NAME.parquet          of a database each of its tables, with keys that fit (rows.NAME.parquet, replicas.NAME.parquet)
 replicas.parquet      what was released of the release's own rows, for error bars (`mechanisms.error_bars`)
 measurements.parquet  what was measured with noise (`releases.measurements`)
 edges.parquet, …      what another kind of table leaves instead (`kinds`)
@@ -42,7 +42,7 @@ from dualquery.mechanisms.error_bars import MOST_DRAWN, Draw, Replica, tables_dr
 from dualquery.pool import together
 from dualquery.releases.certificate import Certificate
 from dualquery.releases.measurements import as_table, listed, of_table
-from dualquery.releases.people import ROWS, files_of, for_people
+from dualquery.releases.people import files_of, for_people, rows_file, units_for_people
 from dualquery.releases.release import Release
 from dualquery.releases.seal import CERTIFICATE, check_files, check_seal, digests, read_private_key, sealed
 from dualquery.table.domain import Domain
@@ -233,7 +233,7 @@ def load(folder: str | os.PathLike[str]) -> Release:
             raise ReleaseError(f"the certificate in '{path}' names no data file")
         most = {SYNTHETIC: certificate["synthetic_rows"] or 0, ANSWERS: certificate["workload"]["queries"]}
         kept = {
-            name: ROWS if name == SYNTHETIC and ROWS in certificate["files"] else name
+            name: rows_file(name) if rows_file(name) in certificate["files"] else name
             for name in stored.names(domain)
         }
         artefact = stored.read(
@@ -266,7 +266,8 @@ def _read(file: Path, most: int | None = None) -> pa.Table:
 def csv_files(release: Release) -> dict[str, pa.Table]:
     """What is written as CSV on request, by file name."""
     if isinstance(release.artefact, SyntheticUnits):
-        return {f"{name}.csv": table for name, table in release.artefact.tables.items()}
+        tables = units_for_people(release, release.artefact).tables
+        return {f"{name}.csv": table for name, table in tables.items()}
     return {SYNTHETIC_CSV: for_people(release)}
 
 

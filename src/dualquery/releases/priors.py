@@ -46,7 +46,7 @@ def public_rows(
         if origin is not None:
             raise DualQueryError("a prior's origin was given and no prior; name it with --prior")
         return None, []
-    if schema.domain.kind != "records" or not all(_is_plain(column) for column in schema.domain.columns):
+    if schema.domain.kind != "records" or not all(is_plain(column) for column in schema.domain.columns):
         raise DualQueryError(
             "a prior is for tables of attributes: without graphs, points, codes or blocks of items"
         )
@@ -61,16 +61,16 @@ def public_rows(
     return PublicRows(codes, weights, sum(each.number for each in found)), entries
 
 
-def _is_plain(column: object) -> bool:
+def is_plain(column: object) -> bool:
     return isinstance(column, Categorical | Numeric | Dates)
 
 
-def refuse_same(prior: object, table: object) -> None:
-    """Refuse a prior that is named by the same words as the private table."""
-    if _same(prior, table):
+def refuse_same(given: object, table: object, word: str = "prior") -> None:
+    """Refuse a prior, or totals, that are named by the same words as the private table."""
+    if _same(given, table):
         raise DualQueryError(
-            "the prior is the private table itself, and a prior's rows may be released as they are; name rows "
-            "that are public"
+            f"the {word} named here is the private table itself, and what is in it may be released as it is; name "
+            "something that is public"
         )
 
 
@@ -120,7 +120,7 @@ def _read(given: Any, origin: str | None, schema: Schema) -> tuple[PublicRows, E
         raise DualQueryError(
             "say where the prior's rows come from and why they are public: --prior-origin 'census sample 2023'"
         )
-    codes, lacks = _codes(given, schema, f"the prior '{origin}'")
+    codes, lacks = codes_of(given, schema, f"the prior '{origin}'")
     return PublicRows.of(codes), _entry(origin, codes, len(codes), lacks)
 
 
@@ -135,7 +135,7 @@ def _of_release(release: Release, schema: Schema) -> tuple[PublicRows, Entry]:
         )
     spent = release.certificate["spent"]
     origin = f"a release of ε = {spent['epsilon']:g}, made {release.certificate['created'][:10]}"
-    codes, lacks = _codes(release.to_arrow(), schema, "the prior")
+    codes, lacks = codes_of(release.to_arrow(), schema, "the prior")
     records = int(release.certificate["records"]["rows"])
     rows = replace(PublicRows.of(codes), number=float(min(records, len(codes))))
     return rows, _entry(origin, codes, records, lacks)
@@ -146,7 +146,7 @@ def _entry(origin: str, codes: NDArray[np.int32], records: int, lacks: Sequence[
     return {"origin": origin, "records": records, "digest": f"sha256:{digest}", "lacks": list(lacks)}
 
 
-def _codes(given: Any, schema: Schema, words: str) -> tuple[NDArray[np.int32], list[str]]:
+def codes_of(given: Any, schema: Schema, words: str) -> tuple[NDArray[np.int32], list[str]]:
     """A row of codes for each public row, −1 where it has no such column, and the names of these columns."""
     names = list(schema.domain.names())
     try:

@@ -52,6 +52,10 @@ def refit(
     """
     release = release if isinstance(release, Release) else Release.load(release)
     measured, said = measured_tables(release), release.certificate
+    if "totals" in said:
+        raise DualQueryError(
+            "the release meets public totals, which rows that are fitted again would not; release again"
+        )
     public, entries = public_rows(prior, prior_origin, said.schema, None)
     if public is None:
         raise DualQueryError("name the prior that the release is to be fitted with")

@@ -108,8 +108,13 @@ class Release:
 
     @property
     def tables(self) -> dict[str, pandas.DataFrame]:
-        """The synthetic tables of a database by their names, with keys that fit each other."""
-        return {name: table.to_pandas() for name, table in self._units.tables.items()}
+        """The synthetic tables of a database by their names, with keys that fit each other.
+
+        They have as many units as the database is thought to have, where nobody asked for a number of them.
+        """
+        from dualquery.releases.people import units_for_people
+
+        return {name: table.to_pandas() for name, table in units_for_people(self, self._units).tables.items()}
 
     @property
     def _units(self) -> SyntheticUnits:
@@ -310,7 +315,7 @@ class Release:
     def _beyond(self, group: Group, values: Fractions) -> tuple[Fractions, Fractions]:
         """What replicas do not show: beside their bars, and below which no bar is."""
         rows = self.certificate["records"]["rows"]
-        if self.records is None or not self.measured:
+        if self.records is None or not self.measured or isinstance(group, OverUnits):
             return np.zeros(len(values)), np.zeros(len(values))
         beyond = floors(group, values, self.measured, self.records, rows)
         return beyond.more, beyond.least

@@ -110,7 +110,7 @@ def _header(certificate: Certificate) -> str:
 def _tiles(certificate: Certificate) -> str:
     budget, spent = certificate["budget"], certificate["spent"]
     mean = certificate.predicted_error.mean
-    change = "replaced" if budget["neighbours"].endswith("replace") else "added or removed"
+    change = "replaced" if "replace" in budget["neighbours"] else "added or removed"
     most = words.relation(certificate).records_per_person
     counted = "" if most is None else f", at most {most:,} records each"
     tiles = [

@@ -11,7 +11,6 @@ records differ.
 
 from __future__ import annotations
 
-import json
 import math
 from collections.abc import Sequence
 from datetime import UTC, datetime
@@ -32,6 +31,7 @@ from dualquery.privacy.accounting import rho_cap
 from dualquery.privacy.budget import Accounting, Budget
 from dualquery.privacy.conversion import UNITS, epsilon_of, rho_units_of
 from dualquery.privacy.neighbours import PARTS, Neighbours
+from dualquery.releases.acceptance import doubts
 from dualquery.releases.certificate import Certificate, PredictedError, RowsFrom
 from dualquery.releases.measurements import listed
 from dualquery.releases.refit import fit_usual, measured_tables, with_bars
@@ -121,6 +121,8 @@ def summed(
     domain, rng, tell = releases[0].domain, np.random.default_rng(0), progress or silent
     if any(each.domain != domain for each in releases):
         raise DualQueryError("the releases were made with different schemas, and do not add up")
+    if len({each.certificate["budget"]["neighbours"] for each in releases}) > 1:
+        raise DualQueryError("the releases hide different things (neighbours), and do not add up")
     spans = [calendar.span(each.certificate["period"]["periods"]) for each in releases]
     if wanted is None and len({c for each in spans for c in each.parts(1)}) < sum(
         each.length for each in spans
@@ -175,9 +177,11 @@ def _certificate(
 
     A person may have had records in each of the periods, and pays for all of them.
     """
-    dearest = max(releases, key=lambda each: float(each.certificate["spent"]["epsilon"])).certificate
-    data = {name: value for name, value in json.loads(dearest.to_json()).items() if name not in _ITS_OWN}
-    seeded = next((each.certificate["entropy"] for each in releases if not each.certificate.private), None)
+    told = [each.certificate for each in releases]
+    dearest = max(told, key=lambda each: float(each["spent"]["epsilon"]))
+    data = {name: value for name, value in dearest.plain().items() if name not in _ITS_OWN}
+    seeded = next((each["entropy"] for each in told if not each["entropy"]["private"]), data["entropy"])
+    known_from = {each["records"]["from"] for each in told}
     note = (
         f"fitted to the sum of what the releases of {len(releases)} periods have measured, which is free; the costs "
         "are those of the dearest of them"
@@ -190,20 +194,47 @@ def _certificate(
             f"fitted to the sum of what the releases of {len(releases)} periods have measured; a person may have had "
             "records in each of them, so their costs add up"
         )
-        data |= _cost_of_person([each.certificate for each in releases])
+        data |= _cost_of_person(told)
+    else:
+        data |= _cost_of_dearest(data, told)
     return Certificate.of(
         {
             **data,
             "created": datetime.now(UTC).isoformat(timespec="seconds"),
-            **({} if seeded is None else {"entropy": seeded}),
-            "records": {"rows": number, "from": RowsFrom.MEASURED.value},
+            "entropy": seeded,
+            "records": {
+                "rows": number,
+                "from": known_from.pop() if len(known_from) == 1 else RowsFrom.MEASURED.value,
+            },
             **found,
             "rows_for_people": number,
             "period": {**data["period"], "periods": periods},
+            "schema_is_draft": any(each["schema_is_draft"] for each in told),
+            "warnings": list(
+                dict.fromkeys(
+                    warning
+                    for each in told
+                    for warning in each["warnings"]
+                    if warning not in doubts(each.get("accepted"))
+                )
+            ),
             "notes": [note],
             "files": {},
         }
     )
+
+
+def _cost_of_dearest(data: dict[str, Any], told: Sequence[Certificate]) -> dict[str, Any]:
+    """(max ε_t, max δ_t); all of a budget where one of the releases had to measure its records."""
+    budget, spent = data["budget"], data["spent"]
+    delta = max(each["budget"]["delta"] for each in told)
+    measured = any(each["records"]["from"] == RowsFrom.MEASURED.value for each in told)
+    groups = {k: [each["several"][k] for each in told] for k in data["several"]}
+    return {
+        "budget": {**budget, "delta": delta},
+        "spent": {**spent, "epsilon": budget["epsilon"] if measured else spent["epsilon"], "delta": delta},
+        "several": {k: None if None in each else max(each) for k, each in groups.items()},
+    }
 
 
 def _cost_of_all(data: dict[str, Any], number: int) -> dict[str, Any]:

@@ -236,28 +236,38 @@ async function release() {
   state.releasing ??= newKey();
   sessionStorage.setItem("releasing", state.releasing);
   try {
-    shown(await run(at("release-job"), "/v1/release", wanted(), state.releasing));
+    const job = await run(at("release-job"), "/v1/release", wanted(), state.releasing);
+    settled();
+    shown(job);
+  } catch (problem) {
+    if (problem.job || problem.status) settled();
+    throw problem;
   } finally {
-    state.releasing = null;
-    sessionStorage.removeItem("releasing");
     if (state.table) await spent();
     await refresh();
     if (state.table) await mark();
   }
 }
 
+// Only what has ended, or was refused, is forgotten: where the desk did not answer it may be going on, or be done.
+function settled() {
+  state.releasing = null;
+  sessionStorage.removeItem("releasing");
+}
+
 async function resume() {
-  const key = sessionStorage.getItem("releasing");
-  if (!key) return;
+  state.releasing = sessionStorage.getItem("releasing");
+  if (!state.releasing) return;
   try {
-    const job = await get(`/v1/jobs/${key}`);
+    const begun = await get(`/v1/jobs/${state.releasing}`);
     open("release");
-    shown(await follow(at("release-job"), job));
+    const job = await follow(at("release-job"), begun);
+    settled();
+    shown(job);
     await refresh();
   } catch (problem) {
+    if (problem.job || problem.status) settled();
     if (!problem.job && problem.status !== 404) throw problem;
-  } finally {
-    sessionStorage.removeItem("releasing");
   }
 }
 
