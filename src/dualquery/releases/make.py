@@ -267,12 +267,6 @@ def refuse_dropping(schema: Schema, neighbours: Neighbours) -> None:
     The neighbours of the promise are rows of the file. A row that is dropped for its contents changes the public
     number between them; where the number is private, dropping looks at one row by itself and is harmless.
     """
-    if schema.domain.inner and neighbours.size_is_public:
-        raise SchemaError(
-            "rows of a database that have no place in the schema are dropped, which would give away how many do, "
-            "because the number of records is public between these neighbours; release with --neighbours add-remove, "
-            "or Budget(ε, δ, 'add-remove')"
-        )
     if schema.drops_rows and neighbours.size_is_public:
         raise SchemaError(
             "the schema drops rows by what they contain, which would give away how many do, because the number of "
