@@ -21,7 +21,7 @@ from dualquery.fitting.fitter import LEAST_TEMPERATURE, RAREST, Effort
 from dualquery.fitting.measured import LEAST, Measured, MeasuredTables
 from dualquery.fitting.posteriors import tree_lean, tree_of
 from dualquery.fitting.shrink import relative_posterior
-from dualquery.fitting.units import TallyTarget, UnitTarget, fit_units
+from dualquery.fitting.units import TallyTarget, UnitTarget, counted, fit_units
 from dualquery.queries.tables import centred
 from dualquery.queries.views import WHOLE, Tallies, View
 from dualquery.table.database import Database, Linked, starts_of
@@ -171,12 +171,12 @@ class _Asked:
     deviation: float
     likely: Cells | None
 
-    def raised(self, units: Units) -> _Asked:
+    def raised(self, fractions: Cells) -> _Asked:
         """With a higher target where units fall short of it (`fitting.fit.PairTargets.added_back`)."""
         if self.likely is None:
             return self
         part = self.likely / (self.likely + LARGE * self.deviation)
-        short = self.target.target - self.target.counts(units) / units.rows
+        short = self.target.target - fractions
         return replace(self, target=replace(self.target, target=self.target.target + part * short))
 
 
@@ -240,7 +240,9 @@ class Everything:
         return [each.target for each in self.asked]
 
     def raised(self, units: Units) -> Everything:
-        return replace(self, asked=tuple(each.raised(units) for each in self.asked))
+        counts = counted(self.targets, units)
+        raised = (each.raised(cells / units.rows) for each, cells in zip(self.asked, counts, strict=True))
+        return replace(self, asked=tuple(raised))
 
     def tallied(self, units: Units, rng: np.random.Generator) -> list[TallyTarget]:
         """Tallies as they are likely to be, around what units that were fitted to the rest say of them."""

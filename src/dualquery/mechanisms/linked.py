@@ -7,7 +7,7 @@ then, with noise that was paid for beforehand, come rows with their unit, pairs 
 all of it (`fitting.views`).
 
 Shares of the budget, after 1% for the number of units where that is private: tables of units 17% (ones .4, pairs .6),
-rows 49% (ones .2, pairs .8), pairs of rows 16%, tallies 18%; within each group by (c_S · cells)^¼. Several child
+rows 49% (ones .2, pairs .8), pairs of rows 15%, tallies 19%; within each group by (c_S · cells)^¼. Several child
 tables share alike.
 """
 
@@ -50,9 +50,9 @@ from dualquery.table.database import Database
 from dualquery.table.domain import Domain
 from dualquery.types import Done, Progress, Set
 
-SHARES = {"units": 0.17, "rows": 0.49, "pairs": 0.16, "tallies": 0.18}
+SHARES = {"units": 0.17, "rows": 0.49, "pairs": 0.15, "tallies": 0.19}
 ONES_OF_UNITS, ONES_OF_ROWS = 0.4, 0.2
-PAIRS_OF_TALLIES = 0.25  # of the share of tallies: how often two values of one row come together in a unit
+PAIRS_OF_TALLIES = 0.2  # of the share of tallies: how often two values of one row come together in a unit
 TALLIED = 3  # values of an attribute that count in full
 MOST_CELLS = 4_000_000  # of a table: larger ones are left to what pairs of other attributes imply
 ROOM = 1 << 54  # of a stage: weights take twenty bits of it
