@@ -60,6 +60,7 @@ from dualquery.queries.binary import (
     SecondMoments,
     held_lengths,
 )
+from dualquery.queries.cells import DistinctTexts, SortedCells, TextCounts
 from dualquery.queries.countable import Countable, Together
 from dualquery.queries.cuts import Blocks, CoarseEdges, LikelyPairs, degrees
 from dualquery.queries.derived import (
@@ -454,6 +455,31 @@ SPECIAL_STATISTICS = [
     Case("balance of a distance", POSITIONS, Balance(Workload(POSITIONS, (distances((4, 4)),), "one"), 0)),
 ]
 
+WRITTEN = Domain((Categorical("a", ("", "1", "x")), Categorical("b", ("1.5", "7", "9", "y"))))
+
+
+def written_numbers(texts):
+    """A sorting of `WRITTEN`: small numbers, large ones, nothing else."""
+    return np.array([-1 if not text or text.isalpha() else int(float(text) > 5) for text in texts])
+
+
+def written_kinds(texts):
+    return np.array([0 if not text else 1 + text.isalpha() for text in texts])
+
+
+CELLS_AS_WRITTEN = [
+    Case("texts that occur", WRITTEN, TextCounts("b")),
+    Case("sorted cells", WRITTEN, SortedCells("b", 2, written_numbers)),
+    Case(
+        "sorted cells of two columns",
+        WRITTEN,
+        Together((SortedCells("a", 3, written_kinds), SortedCells("b", 2, written_numbers))),
+    ),
+    Case("sorted cells, multiplied", WRITTEN, Multiplied(SortedCells("a", 3, written_kinds), 4)),
+    Case("distinct texts", WRITTEN, DistinctTexts("b")),
+    Case("distinct texts of two columns", WRITTEN, Together((DistinctTexts("a"), DistinctTexts("b")))),
+]
+
 STATISTICS = [
     Case("tables", MIXED, CELLS),
     Case("a table twice", MIXED, Tables(MIXED, ((1,), (1,)))),
@@ -595,6 +621,7 @@ STATISTICS = [
         both(REPLACE, "two records must share items where there are fewer than twice the limit"),
     ),
     *WIDE_STATISTICS,
+    *CELLS_AS_WRITTEN,
     *UNIT_STATISTICS,
 ]  # fmt: skip
 

@@ -17,7 +17,20 @@ import pyarrow.parquet
 import pytest
 
 import dualquery
-from dualquery import Budget, Curator, Outcome, Plan, Progress, Release, Step, Task, example
+from dualquery import (
+    Budget,
+    Curator,
+    Neighbours,
+    Outcome,
+    PersonAddRemove,
+    PersonReplace,
+    Plan,
+    Progress,
+    Release,
+    Step,
+    Task,
+    example,
+)
 from dualquery.errors import DualQueryError, QueryError, ReleaseError, SchemaError
 from dualquery.kinds.database import DATABASE
 from dualquery.mechanisms.artefact import SyntheticUnits, synthetic
@@ -229,8 +242,26 @@ def test_keys_that_do_not_fit_are_no_release(tables: dict[str, pd.DataFrame]) ->
 def test_where_the_number_of_records_is_public_nothing_may_be_dropped(
     tables: dict[str, pd.DataFrame],
 ) -> None:
+    for neighbours in (Neighbours.REPLACE, PersonAddRemove(3), PersonReplace(3)):
+        with pytest.raises(SchemaError, match="add-remove"):
+            released(tables, budget=Budget(1, 1e-6, neighbours))
+    schema = parse_schema(example.DATABASE_SCHEMA, origin="the example")
     with pytest.raises(SchemaError, match="add-remove"):
-        released(tables, budget=Budget(1, 1e-6))
+        dualquery.plan(schema, workload="marginals:1", budget=Budget(1, 1e-6), records=500)
+
+
+def test_tables_of_units_and_of_their_rows(tables: dict[str, pd.DataFrame]) -> None:
+    made = released(tables)
+    assert isinstance(made.artefact, SyntheticUnits)
+    household, person = (made.artefact.tables[name].to_pandas() for name in ("household", "person"))
+    found = made.table(["region", "person"], where="any(person.age >= 65)")
+    old = household[household.hh.isin(person[person.age >= 65].hh)]
+    assert found.share.sum() == pytest.approx(len(old) / len(household))
+    assert len(found) == 5 * 6
+    rows = made.of("person")
+    shares = rows.table(["person.sex"]).set_index("person.sex").share
+    assert shares["male"] == pytest.approx((person.sex == "male").mean())
+    assert f"{len(person):,} synthetic records" in repr(rows)
 
 
 BAD = {

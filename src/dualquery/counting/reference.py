@@ -29,6 +29,7 @@ from dualquery.queries.binary import (
     Lengths,
     SecondMoments,
 )
+from dualquery.queries.cells import SortedCells, TextCounts
 from dualquery.queries.conjunctions import Conjunctions, Parities
 from dualquery.queries.countable import Countable
 from dualquery.queries.cuts import CoarseEdges, Cuts
@@ -106,6 +107,19 @@ def _(what: BinSums, x: Integers, block: Records) -> Integers:
         part[x[attribute]] = 0 if places is None or not block.rows else int(places[0]) - HALF
         parts.append(part[:bins])  # what is missing lies in no bin
     return np.concatenate(parts)
+
+
+@contribution.register
+def _(what: TextCounts, x: Integers, block: Records) -> Integers:
+    at = block.domain.find(what.name)
+    return _whole([x[at] == code for code in range(len(block.domain.labels(at or 0)))])
+
+
+@contribution.register
+def _(what: SortedCells, x: Integers, block: Records) -> Integers:
+    at = block.domain.find(what.name) or 0
+    (place,) = what.sort([block.domain.labels(at)[x[at]]])
+    return _whole([place == number for number in range(what.classes)])
 
 
 @contribution.register

@@ -23,8 +23,8 @@ NAMES = ["mean", "sd", "q25", "median", "q75"]
 
 def described(release: Release) -> pa.Table:
     """One row a column: of numbers mean, deviation and quartiles, of others the most frequent value and its share."""
-    if release.records is None:
-        raise QueryError("this release holds no synthetic records to describe; ask `answers`")
+    if release.records is None or release.certificate.schema.domain.kind != "records":
+        raise QueryError("this release holds no synthetic records of one table to describe; ask `answers`")
     rows = []
     for number, column in enumerate(release.domain.columns):
         if isinstance(column, Items):

@@ -6,6 +6,7 @@ curator; write the certificate from what the ledger paid.
 
 from __future__ import annotations
 
+import os
 from collections.abc import Mapping
 from dataclasses import replace
 from functools import partial
@@ -52,7 +53,7 @@ from dualquery.releases.plan import (
     settle,
     warnings_of,
 )
-from dualquery.releases.priors import public_rows
+from dualquery.releases.priors import lacking, public_rows
 from dualquery.releases.release import Release, records_of
 from dualquery.releases.totals import public_totals, refuse_another_number, refuse_rows_beside, relation_of
 from dualquery.table.domain import Domain
@@ -80,6 +81,7 @@ def release(
     dataset: str | None = None,
     prior: Any = None,
     prior_origin: str | None = None,
+    prior_key: str | os.PathLike[str] | None = None,
     totals: Any = None,
     period: str | Span | None = None,
     check: float = SHARE,
@@ -100,12 +102,13 @@ def release(
     differ in their number of records, `records` declares it; without it 1% of the budget measures it. `ledger` (a
     file or a URL) and `dataset` name the book that is charged with the whole budget before a count is read, and stays
     charged if the release fails (docs/certificate.md). `prior` is what is public already: a release or its folder, or
-    a file or frame together with its `prior_origin`; several in a list. It is believed as far as the noisy
-    measurements bear it out (docs/how_it_works.md). `totals` are public tables of counts (a file or a frame, several
-    in a list) that the released rows are to meet exactly. `period` names a period of the schema's calendar, like
-    `2024-Q3`, a longer one, or two with .. between them: its records alone are read, one by one, whatever the table
-    holds (docs/schema.md). `check` is the share of the budget with which the release measures its own error (0: it
-    does not), and `accept` a file (or a dict) that says beforehand what good enough is.
+    a file or frame together with its `prior_origin`; several in a list (with `prior_key` all are folders that this
+    key has signed). It is believed as far as the noisy measurements bear it out (docs/how_it_works.md). `totals` are
+    public tables of counts (a file or a frame, several in a list) that the released rows are to meet exactly.
+    `period` names a period of the schema's calendar, like `2024-Q3`, a longer one, or two with .. between them: its
+    records alone are read, one by one, whatever the table holds (docs/schema.md). `check` is the share of the budget
+    with which the release measures its own error (0: it does not), and `accept` a file (or a dict) that says
+    beforehand what good enough is.
     `threads` (all cores) changes how long it takes, and no byte. `engine="cuda"` counts and fits on a GPU
     (docs/gpu.md).
     """
@@ -114,7 +117,7 @@ def release(
     workload = workload_from(described.domain, workload)
     check_rules(described.domain)
     check_plays(mechanism, described.domain.kind)
-    public, priors = public_rows(prior, prior_origin, described, table)
+    public, priors = public_rows(prior, prior_origin, described, table, prior_key)
     meeting, counted = public_totals(totals, described, table)
     checking = Wanted.of(check, accept, described.domain)
     wanted, seed = checked_options(options), checked_seed(seed)
@@ -200,6 +203,7 @@ def release(
         notes=(
             *plan.notes,
             *outcome.notes,
+            *lacking(priors, described),
             *notes_of_machines(),
             *(() if described.within is None else described.within.notes),
         ),
@@ -267,12 +271,6 @@ def refuse_dropping(schema: Schema, neighbours: Neighbours) -> None:
     The neighbours of the promise are rows of the file. A row that is dropped for its contents changes the public
     number between them; where the number is private, dropping looks at one row by itself and is harmless.
     """
-    if schema.domain.inner and neighbours.size_is_public:
-        raise SchemaError(
-            "rows of a database that have no place in the schema are dropped, which would give away how many do, "
-            "because the number of records is public between these neighbours; release with --neighbours add-remove, "
-            "or Budget(ε, δ, 'add-remove')"
-        )
     if schema.drops_rows and neighbours.size_is_public:
         raise SchemaError(
             "the schema drops rows by what they contain, which would give away how many do, because the number of "

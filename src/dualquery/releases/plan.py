@@ -16,7 +16,7 @@ from dataclasses import dataclass, replace
 from types import MappingProxyType
 from typing import Any, NamedTuple
 
-from dualquery.errors import BudgetError, DualQueryError
+from dualquery.errors import BudgetError, DualQueryError, SchemaError
 from dualquery.fitting.prior import PublicRows
 from dualquery.fitting.totals import Totals
 from dualquery.kinds.kind import TIGHTEST_FIRST, choose
@@ -315,6 +315,11 @@ def _announced(planned: WithCheck) -> WithCheck:
 def records_per_person(schema: Schema, neighbours: Neighbours) -> int | None:
     """How many records of a person are read, None for all; refused where schema and neighbours do not agree."""
     most = neighbours.records_per_person
+    if schema.domain.inner and (neighbours.size_is_public or most is not None):
+        raise SchemaError(
+            "a database protects units, and its rows that have no place in the schema are dropped, so that the "
+            "number of units is private: release with --neighbours add-remove, or Budget(ε, δ, 'add-remove')"
+        )
     if most is None:
         if schema.unit is not None and not schema.long:
             raise DualQueryError(

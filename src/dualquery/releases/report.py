@@ -494,7 +494,7 @@ def plotted(release: Release, by: str | Sequence[str], where: str | None) -> Fig
 def in_short(release: Release) -> str:
     """One line, for people and logs."""
     certificate, width = release.certificate, release.domain.width
-    rows = certificate["synthetic_rows"]
+    rows = release.artefact.rows
     what = "answers" if rows is None else f"{rows:,} synthetic records"
     what = release.artefact.words or what
     budget = certificate["budget"]
