@@ -21,9 +21,10 @@ from math import isqrt, prod
 import numpy as np
 
 from dualquery.fitting.fitter import COUNT_SECONDS, Effort
-from dualquery.fitting.measured import Measured
+from dualquery.fitting.measured import Measured, Numbers
 from dualquery.fitting.views import MeasuredViews, fitted_units, rows_in_full
 from dualquery.mechanisms.artefact import synthetic
+from dualquery.mechanisms.floors import HANGING
 from dualquery.mechanisms.mechanism import Mechanism, Outcome, Plan, Step, Task, hidden
 from dualquery.mechanisms.outcomes import synthetic_rows
 from dualquery.mechanisms.shares import (
@@ -227,9 +228,14 @@ def run(
         views.append(_measured(each, database, full[each.child], curator, paid, neighbours))
     progress("measuring", len(stages), len(stages))
     tell: Done = lambda done, total: progress("fitting", done, total)  # noqa: E731
-    units = fitted_units(known, views, chosen.synthetic_rows, rng, tell)
+    units, misfits = fitted_units(known, views, chosen.synthetic_rows, rng, tell)
     settled = replace(plan, parameters=replace(chosen, full=full))
-    return Outcome(artefact=synthetic(units), measured=known.kept, settled=settled)
+    return Outcome(artefact=synthetic(units), measured=(*known.kept, *_kept(misfits)), settled=settled)
+
+
+def _kept(misfits: Mapping[str, float]) -> list[Measured]:
+    """For the bars of any, all and count (`hanging_bar`)."""
+    return [Measured(Numbers(HANGING, (), child), np.array([b]), 0.0) for child, b in misfits.items()]
 
 
 def _measured(
