@@ -100,7 +100,7 @@ UNITS = [
            linking("the_order_of_rows_changes_nothing")),
     Mutant("linking: of two rows with one key the first in the file stays", "table/linking.py",
            "np.lexsort((*rows.columns[::-1], at))", "np.argsort(at, kind='stable')",
-           linking("the_order_of_rows_changes_nothing")),
+           linking("the_first_of_two_parents_is_so_by_its_codes_and_not_by_its_place")),
     Mutant("linking: orphans go to another unit", "table/linking.py",
            "fill_null(-1)", "fill_null(0)", linking("one_household_more_or_less_changes_one_unit")),
     Mutant("linking: whether a unit stays depends on the others", "table/linking.py",

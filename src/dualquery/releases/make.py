@@ -55,7 +55,13 @@ from dualquery.releases.plan import (
 )
 from dualquery.releases.priors import lacking, public_rows
 from dualquery.releases.release import Release, records_of
-from dualquery.releases.totals import public_totals, refuse_another_number, refuse_rows_beside, relation_of
+from dualquery.releases.totals import (
+    doubts_of,
+    public_totals,
+    refuse_another_number,
+    refuse_rows_beside,
+    relation_of,
+)
 from dualquery.table.domain import Domain
 from dualquery.table.linking import AnyDatabase
 from dualquery.table.periods import RunningSpan, Span
@@ -198,6 +204,7 @@ def release(
         warnings=[
             *foreign_code(chosen),
             *warnings_of(budget, known.rows, described, seed=seed),
+            *doubts_of(budget, meeting, known.rows),
             *doubts(accepted),
         ],
         notes=(
