@@ -116,7 +116,10 @@ def _tiles(certificate: Certificate) -> str:
     tiles = [
         (f"ε = {words.number_above(spent['epsilon'])}", f"spent, of {words.number(budget['epsilon'])}"),
         (f"δ = {words.number(spent['delta'])}", "chance of an exception"),
-        ("one record" if most is None else "one person", f"is protected, if {change}{counted}"),
+        (
+            f"one {words.words_of(certificate).record}" if most is None else "one person",
+            f"is protected, if {change}{counted}",
+        ),
         (f"{certificate['workload']['queries']:,}", "questions it was made for"),
         ("unknown" if mean is None else plots.percentage(mean), "predicted error, on average"),
         (certificate["mechanism"], "mechanism"),
