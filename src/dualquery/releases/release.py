@@ -16,7 +16,7 @@ from dualquery.errors import DualQueryError, QueryError
 from dualquery.fitting.measured import Measured
 from dualquery.mechanisms.artefact import Artefact, SyntheticRecords, SyntheticUnits
 from dualquery.mechanisms.error_bars import LEVEL, Replica, bar_from_mean, narrowest
-from dualquery.mechanisms.floors import floors
+from dualquery.mechanisms.floors import floors, hanging_more
 from dualquery.queries.families import groups_of
 from dualquery.queries.group import NONE, Group
 from dualquery.queries.language.units import rows_groups_of
@@ -315,8 +315,10 @@ class Release:
     def _beyond(self, group: Group, values: Fractions) -> tuple[Fractions, Fractions]:
         """What replicas do not show: beside their bars, and below which no bar is."""
         rows = self.certificate["records"]["rows"]
-        if self.records is None or not self.measured or isinstance(group, OverUnits):
+        if self.records is None or not self.measured:
             return np.zeros(len(values)), np.zeros(len(values))
+        if isinstance(group, OverUnits):
+            return hanging_more(values, self.measured), np.zeros(len(values))
         beyond = floors(group, values, self.measured, self.records, rows)
         return beyond.more, beyond.least
 
