@@ -275,7 +275,7 @@ def wide_bars() -> str:
     ]
     runs = min(int(figures[title, "held, 1 attributes"].runs) for title in WIDE)
     header = ("share of 95% bars, ε = 1", *(f"{k} attribute{'s' * (k > 1)}" for k in (1, 2, 3)))
-    return table(header, lines) + f"\nSeeds: {runs}.\n"
+    return table(header, lines) + f"\nSeeds: {runs} at least.\n"
 
 
 FAMILIES = ("SWIFT", "AIM", "MST", "PrivBayes", "MWEM")
