@@ -133,9 +133,18 @@ class Release:
         names = [each.name for each in units.database.children]
         if table not in names:
             raise QueryError(f"the database has no table '{table}'; there are {', '.join(names)}")
-        replicas = tuple(each.joined(table) for each in self.replicas)
-        rows = SyntheticRecords(units.joined(table))
-        return replace(self, domain=rows.records.domain, artefact=rows, replicas=replicas, measured=())
+        if table not in self._of_tables:
+            replicas = tuple(each.joined(table) for each in self.replicas)
+            rows = SyntheticRecords(units.joined(table))
+            self._of_tables[table] = replace(
+                self, domain=rows.records.domain, artefact=rows, replicas=replicas, measured=()
+            )
+        return self._of_tables[table]
+
+    @cached_property
+    def _of_tables(self) -> dict[str, Release]:
+        """What `of` has made, and would make again."""
+        return {}
 
     def answer(self, text: str, *, given: str | None = None, of: str | None = None) -> Answer:
         """One query in the query language: `age >= 50 & sex = Female`.
