@@ -170,7 +170,10 @@ def points(setting: Setting) -> list[Point]:
     wanted = [(0, name, e) for e in (0.03, 0.1, 1.0) for name in (NONE, GOOD, PMW)]
     wanted += [(n, name, 1.0) for n in (1_000, 3_000) for name in (NONE, GOOD)]
     wanted += [(0, name, e) for e in (0.1, 1.0) for name in (FEW, ONE_SEX, SHUFFLED, UNIFORM)]
-    wanted += [(1_000, name, 1.0) for name in (FEW, ONE_SEX, SHUFFLED, UNIFORM)]
+    wanted += [
+        (1_000, NONE, 0.1),
+        *((1_000, n, e) for e in (0.1, 1.0) for n in (FEW, ONE_SEX, SHUFFLED, UNIFORM)),
+    ]
     if setting.choose(toy=True, quick=False, full=False):
         wanted = [(500, name, 1.0) for name in (NONE, GOOD)]
     return [
@@ -180,6 +183,7 @@ def points(setting: Setting) -> list[Point]:
             if name == PMW
             else partial(measure, setting.data, rows, name, epsilon, seed),
             cost=2.0,
+            turn=seed,
         )
         for rows, name, epsilon in wanted
         for seed in setting.seeds(full=3)

@@ -42,7 +42,6 @@ PEOPLE, SMALL = 400, ("age", "sex", "region", "smokes")
 NOT_HERE = {
     "make ": "makes an environment; .ci/run runs `make check`, `make site` and `make test`",
     "pip install": "needs a network; tests/distribution/test_wheel.py installs a wheel",
-    "python -m experiments": "minutes to hours; tests/experiments runs them at toy size",
     "export ": "a token is made by the service; tests/service/test_serve_commands.py sets it",
     "dualquery desk": "runs until it is stopped; tests/desk/test_desk_page.py goes the whole path in a browser",
     "dualquery serve": "runs until it is stopped; tests/service/test_serve_commands.py runs these lines",
@@ -64,9 +63,9 @@ NO_CODE = {
     },
     ("docs/how_it_works.md", 0): "a drawing",
     ("docs/schema.md", 6): "no attribute; tests/table/test_schema_check.py adds one",
-    ("docs/schema.md", 11): "a table; tests/privacy/test_persons.py reads it",
-    ("docs/schema.md", 13): "a table; tests/privacy/test_persons.py reads it",
-    ("docs/schema.md", 19): "Spark; tests/counting/test_spark.py releases a Spark DataFrame",
+    ("docs/schema.md", 12): "a table; tests/privacy/test_persons.py reads it",
+    ("docs/schema.md", 14): "a table; tests/privacy/test_persons.py reads it",
+    ("docs/schema.md", 20): "Spark; tests/counting/test_spark.py releases a Spark DataFrame",
     ("docs/service.md", 2): "needs a running service; tests/service/test_http.py has one and its client",
 }
 WHOLE_PAGES = {"docs/tutorial.md": "a notebook; tests/test_pages.py runs it and compares every output"}

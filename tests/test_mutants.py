@@ -49,6 +49,10 @@ def whole_tables(*tests: str) -> tuple[str, ...]:
     return tuple(f"tests/privacy/test_whole_tables.py::test_{test}" for test in tests)
 
 
+def linking(*tests: str) -> tuple[str, ...]:
+    return tuple(f"tests/table/test_linking.py::test_{test}" for test in tests)
+
+
 def journals(*tests: str) -> tuple[str, ...]:
     return tuple(f"tests/interactive/test_journal.py::test_{test}" for test in tests)
 
@@ -86,6 +90,34 @@ class Mutant:
 # ── The faults ──────────────────────────────────────────────────────────────────────────────────────────────────
 
 _LARGEST = "    def largest(self, *, alone: int, apart: int) -> int:\n        return "
+
+UNITS = [
+    Mutant("units: rows dropped by those of another", "table/linking.py",
+           "places_of(at[order]) < child.at_most", "places_of(0 * at[order]) < child.at_most",
+           linking("one_household_more_or_less_changes_one_unit")),
+    Mutant("linking: of many rows of a unit the first in the file stay", "table/linking.py",
+           "by_tickets(Owners(at, units), columns, np.arange(len(at)))", "np.argsort(at, kind='stable')",
+           linking("the_order_of_rows_changes_nothing")),
+    Mutant("linking: of two rows with one key the first in the file stays", "table/linking.py",
+           "np.lexsort((*rows.columns[::-1], at))", "np.argsort(at, kind='stable')",
+           linking("the_first_of_two_parents_is_so_by_its_codes_and_not_by_its_place")),
+    Mutant("linking: orphans go to another unit", "table/linking.py",
+           "fill_null(-1)", "fill_null(0)", linking("one_household_more_or_less_changes_one_unit")),
+    Mutant("linking: whether a unit stays depends on the others", "table/linking.py",
+           "each.sizes >= child.at_least", "each.sizes >= each.sizes.mean() // 1",
+           linking("one_household_more_or_less_changes_one_unit")),
+    Mutant("any: a row of one unit counts for another", "queries/over_units.py",
+           "np.bincount(owner[satisfied], minlength=units.rows)",
+           "np.bincount(np.maximum(owner[satisfied] - 1, 0), minlength=units.rows)",
+           ("tests/queries/test_over_units.py::test_a_question_is_what_it_says",)),
+    Mutant("views: one row of a unit is charged", "queries/views.py",
+           "int((self.number * self.weights).max())", "int(self.weights.max())", moves("tables of rows-add-remove")),
+    Mutant("views: a unit that becomes another is one record that does", "queries/views.py",
+           "max(flat.alone[0], flat.apart[0]), max(flat.alone[1], flat.apart[1])",
+           "flat.apart[0], flat.apart[1]", moves("the number of rows-replace")),
+    Mutant("tallies: one cell of a unit is charged", "queries/views.py", "int((cells * weight**2).max())",
+           "int((weight**2).max())", moves("tallies of two attributes-add-remove")),
+]  # fmt: skip
 
 RELATIONS = [
     Mutant("replacing is charged as adding", "privacy/neighbours.py", _LARGEST + "apart", _LARGEST + "alone",
@@ -602,6 +634,7 @@ PRIORS = [
 ]  # fmt: skip
 
 MUTANTS = [
+    *UNITS,
     *RELATIONS, *STATISTIC_PRICES, *INTERACTIONS, *ITEMS, *WIDE, *SCORES, *VERBS, *PRICES, *LEDGERS, *WALLS, *SLOTS,
     *PERIODS, *PLACES, *PRIORS,
 ]  # fmt: skip

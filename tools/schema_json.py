@@ -24,7 +24,10 @@ MEANINGS: dict[str, tuple[dict[str, Any], str]] = {
     "values": ({**TEXTS, "minItems": 1, "uniqueItems": True}, "The values that a cell may have."),
     "ordered": (TRUTH, "Whether the order of the values means something."),
     "numeric": (TRUTH, "Whether the values are numbers, increasing; they then come back as numbers."),
-    "unknown": (TEXT, "The listed value that stands for values that are not listed."),
+    "unknown": (
+        TEXT,
+        "What cells without a place count as: a listed value, a number, a date or the label of missing cells.",
+    ),
     "missing": (TEXT, "The label of missing cells; they come back as null."),
     "empty": (TEXTS, "The texts that stand for an empty cell, such as NA or -9."),
     "edges": ({"type": "array", "items": NUMBER, "minItems": 2}, "The edges of the bins, increasing."),

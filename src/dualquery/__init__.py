@@ -63,6 +63,7 @@ if TYPE_CHECKING:  # every public name and its home, for whoever checks types an
     from dualquery.releases.fitted import fit as fit
     from dualquery.releases.make import release as release
     from dualquery.releases.plan import plan as plan
+    from dualquery.releases.private_draft import draft_plan as draft_plan, private_draft as private_draft
     from dualquery.releases.refit import refit as refit
     from dualquery.releases.release import Answer as Answer, Release as Release
     from dualquery.releases.series import Series as Series

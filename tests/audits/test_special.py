@@ -13,7 +13,17 @@ from dualquery.privacy.neighbours import Neighbours, Sensitivity
 from dualquery.queries.countable import Bound
 
 SEED = 2014
-STATISTICS = ("cuts", "degrees", "blocks and pairs", "distances", "knots", "lists")
+STATISTICS = (
+    "cuts",
+    "degrees",
+    "blocks and pairs",
+    "distances",
+    "knots",
+    "lists",
+    "rows of units",
+    "pairs of rows",
+    "tallies",
+)
 MEASURED = [case for case in all_cases() if case.mechanism in {f"measure: {each}" for each in STATISTICS}]
 
 
@@ -44,7 +54,7 @@ def test_half_of_a_sensitivity_is_caught(case: Case, monkeypatch: pytest.MonkeyP
     assert finding.verdict is Verdict.BROKEN
 
 
-@pytest.mark.parametrize("name", ["distance-curves", "noisy-cells", "frieze-kannan"])
+@pytest.mark.parametrize("name", ["distance-curves", "noisy-cells", "frieze-kannan", "linked"])
 def test_mechanisms_of_special_tables_hold(name: str) -> None:
     (case,) = [each for each in all_cases() if each.mechanism == name]
     (finding,) = audit([case], runs=60, seed=SEED).findings

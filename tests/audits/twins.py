@@ -15,7 +15,7 @@ import pyarrow as pa
 import pytest
 
 from dualquery.audits import curator, releases, sessions
-from dualquery.audits.case import ALONE, BITS, DUPLICATES, REPLACED, Case, Claim, Sampled, Sampler
+from dualquery.audits.case import ALONE, BITS, DUPLICATES, REPLACED, Case, Claim, Pair, Sampled, Sampler
 from dualquery.audits.curator import exact_hazard, exact_selection
 from dualquery.counting import opening
 from dualquery.errors import BudgetError
@@ -33,6 +33,7 @@ from dualquery.queries.derived import number_of_records
 from dualquery.queries.tables import Tables
 from dualquery.randomness import SeededEntropy
 from dualquery.releases import make
+from dualquery.table import linking
 from dualquery.table.encoding import encode
 from dualquery.table.schema import Schema
 
@@ -229,7 +230,43 @@ def a_reader_that_swallows(patch: Patch) -> None:
     patch.setattr(opening, "encode", lax)
 
 
+def others_decide_who_stays(patch: Patch) -> None:
+    """Where one household has more persons than count, every other keeps its first person alone."""
+    honest = linking.places_of
+
+    def places_of(owner: Any) -> Any:
+        places = honest(owner)
+        return places * (1 if places.max() < 4 else 4)
+
+    patch.setattr(linking, "places_of", places_of)
+
+
+def households(large: bool) -> Any:
+    """Nine couples, and perhaps a household of five, of whom four count."""
+    houses = [*range(9), *([9] if large else [])]
+    persons = [*(house for house in range(9) for _ in range(2)), *([9] * 5 if large else [])]
+    return linking.units_in(
+        {
+            "house": pa.table({"hh": houses, "region": ["east"] * len(houses)}),
+            "person": pa.table({"hh": persons, "age": ["old"] * len(persons)}),
+        },
+        curator.HOUSES,
+    )
+
+
+def sizes_of_households() -> Case:
+    pair = Pair("a household of five more", Neighbours.ADD_REMOVE, (households(False), households(True)), 10)
+    sizes = Tables(curator.HOUSES, ((1,),))
+    return Case("a twin", pair.words, curator.measured(pair, sizes, curator.pure(pair), curator.laplace))
+
+
 READ = [
+    Twin(
+        "rows of a household dropped by those of another",
+        others_decide_who_stays,
+        sizes_of_households,
+        20_000,
+    ),
     Twin(
         "rows dropped from a number that is public",
         rows_are_dropped_from_a_public_number,

@@ -72,13 +72,13 @@ def wanted(truth: Units) -> tuple[list[UnitTarget], list[TallyTarget]]:
             add(rows, 0, width + a, weight=1.5)
             add(rows, 2, width + a, weight=1.0)
             add(pairs, width + a, width + own + a, weight=0.7)
-            tally = Tallies(database, child.name, (a,), (1,), 2)
-            shape = tally.values(a), tally.most
-            counts = tally.counts(truth).reshape(shape) / (WHOLE * truth.rows)
-            tallies.append(TallyTarget(tally, counts, 0.8))
         if own > 1:
             add(rows, width, width + 1, weight=1.0)
             add(pairs, width, width + own + 1, weight=0.3)
+        for members in ((0,), (1,), (0, 1)) if own > 1 else ((0,),):
+            tally = Tallies(database, child.name, (members,), (1,), 2)
+            counts = tally.counts(truth).reshape(tally.shape(members)) / (WHOLE * truth.rows)
+            tallies.append(TallyTarget(tally, counts, 0.8))
     return targets, tallies
 
 

@@ -373,6 +373,58 @@ def test_names_that_cannot_be_printed_are_refused(tmp_path: Path, name: str) -> 
         open_book(str(tmp_path / "ledger"), name=name)
 
 
+def test_failures_are_reserved_for_in_what_may_be_spent(place: str) -> None:
+    """All failures f and all ρ together keep (ε, δ): ρ within what (ε, δ − f) allows, however they were charged."""
+    books, failure = open_book(place), Fraction(1, 10**7)
+    rho, before = 0, 0
+    for number in (1, 2, 3):
+        entry = books.charge_release(None, budget(epsilon=0.3), kind="private draft", failure=failure)
+        rho += rho_units_of(epsilon=0.3, delta=1e-6)
+        reserve = books.read().book.spent - rho
+        assert reserve == books.read().book.cap - rho_units_of(epsilon=1, delta=float(10 - number) / 10**7)
+        assert entry.charge.failure == str(failure)
+        assert reserve > before
+        before = reserve
+    assert books.read().failures == 3 * failure
+    left = books.read().book.epsilon_left
+    books.charge_release(None, budget(epsilon=left))
+    assert epsilon_of(Fraction(rho + rho_units_of(epsilon=left, delta=1e-6), UNITS), delta=7e-7) <= 1
+
+
+def test_the_reserve_of_a_book_for_questions_is_what_its_cap_loses(place: str) -> None:
+    create(place, name="people", epsilon=1, delta=1e-6, neighbours=Neighbours.REPLACE, questions=True)
+    book = Books(place).read().book
+    lost = book.cap - renyi_cap(epsilon=1, delta=9e-7, order=book.order)
+    assert book.reserve(Fraction(0), Fraction(1, 10**7)) == lost > 0
+
+
+def test_failures_that_no_book_can_hold_are_refused_and_charge_nothing(place: str) -> None:
+    books = open_book(place)
+    for failure in (Fraction(1, 10**6), Fraction(1, 1000)):
+        with pytest.raises(BudgetError, match="no delta is left"):
+            books.charge_release(None, budget(epsilon=0.3), failure=failure)
+        with pytest.raises(BudgetError, match="no delta is left"):
+            books.refuse_unaffordable(None, budget(epsilon=0.3), failure=failure)
+    with pytest.raises(BudgetError, match="too little is left"):  # its ρ alone would fit
+        books.refuse_unaffordable(None, budget(epsilon=1), failure=Fraction(1, 10**8))
+    assert books.read().charges == ()
+    create(place, name="pure", epsilon=1, delta=0, neighbours=Neighbours.REPLACE)
+    with pytest.raises(BudgetError, match="has no delta"):
+        books.read("pure").book.reserve(Fraction(0), Fraction(1, 10**9))
+
+
+def test_a_prepaid_ledger_reserves_for_what_it_may_risk(place: str) -> None:
+    books = open_book(place)
+    ledger = PrepaidLedger(
+        budget(epsilon=0.3), books=books, dataset=None, kind="private draft", failure=Fraction(1, 10**7)
+    )
+    assert books.read().charges == ()
+    ledger.risk(Fraction(1, 10**8))
+    (charge,) = books.read().charges
+    assert charge.failure == "1/10000000"
+    assert charge.what.startswith("private draft: ")
+
+
 def test_written_units_are_exact() -> None:
     assert written(24355970359) == "0.024355970359"
     assert written(12 * UNITS + 1) == "12.000000000001"

@@ -60,6 +60,7 @@ from dualquery.queries.binary import (
     SecondMoments,
     held_lengths,
 )
+from dualquery.queries.cells import DistinctTexts, SortedCells, TextCounts
 from dualquery.queries.countable import Countable, Together
 from dualquery.queries.cuts import Blocks, CoarseEdges, LikelyPairs, degrees
 from dualquery.queries.derived import (
@@ -375,8 +376,8 @@ UNIT_STATISTICS = [
     Case("interactions of rows", FAMILIES, view_interactions(FAMILIES, (2,), c=2), {(REPLACE, L1): TWICE}),
     Case("interactions of rows and units", FAMILIES, view_interactions(FAMILIES, (0, 2), c=3, multipliers=(2,))),
     Case("interactions of pairs of rows", COUPLES, view_interactions(COUPLES, (2, 5), c=2, slots=2)),
-    Case("tallies", FAMILIES, Tallies(FAMILIES, "person", (0,), (3,), 3), both(REPLACE, FEW_ROWS)),
-    Case("tallies of two attributes", COUPLES, Tallies(COUPLES, "person", (0, 1), (1, 2), 3)),
+    Case("tallies", FAMILIES, Tallies(FAMILIES, "person", ((0,),), (3,), 3), both(REPLACE, FEW_ROWS)),
+    Case("tallies of two attributes", COUPLES, Tallies(COUPLES, "person", ((0,), (1,)), (1, 2), 3)),
     Case("any", FAMILIES, over_units(FAMILIES, "any(b0 = v1)")),
     Case("all beside its contrary", FAMILIES, over_units(FAMILIES, "all(b0 = v0)", "any(b0 != v0)")),
     Case("counts of rows", FAMILIES, over_units(FAMILIES, *(f"count(person where b0 = v1) = {k}" for k in range(4)))),
@@ -387,7 +388,8 @@ UNIT_STATISTICS = [
         over_units(FAMILIES, "any(b0 = v0)", "any(b0 = v1)", "count(person where b0 = v0) >= 3"),
         both(ADD_REMOVE, BOUND),
     ),
-    Case("tallies, units alike", COUPLES, Tallies(COUPLES, "person", (1,), (1,), 1)),
+    Case("tallies, units alike", COUPLES, Tallies(COUPLES, "person", ((1,),), (1,), 1)),
+    Case("tallies of pairs", COUPLES, Tallies(COUPLES, "person", ((0, 1),), (1,), 3), both(REPLACE, FEW_ROWS)),
 ]  # fmt: skip
 
 TRIANGLE = graph_of(("a", "b", "c"))
@@ -451,6 +453,31 @@ SPECIAL_STATISTICS = [
     Case("sum of distances to a corner", POSITIONS, DistanceSums(distances((4, 0)))),
     Case("sums of distances", POSITIONS, DistanceSums(distances((0, 0), (4, 1))), everywhere(FARTHEST)),
     Case("balance of a distance", POSITIONS, Balance(Workload(POSITIONS, (distances((4, 4)),), "one"), 0)),
+]
+
+WRITTEN = Domain((Categorical("a", ("", "1", "x")), Categorical("b", ("1.5", "7", "9", "y"))))
+
+
+def written_numbers(texts):
+    """A sorting of `WRITTEN`: small numbers, large ones, nothing else."""
+    return np.array([-1 if not text or text.isalpha() else int(float(text) > 5) for text in texts])
+
+
+def written_kinds(texts):
+    return np.array([0 if not text else 1 + text.isalpha() for text in texts])
+
+
+CELLS_AS_WRITTEN = [
+    Case("texts that occur", WRITTEN, TextCounts("b")),
+    Case("sorted cells", WRITTEN, SortedCells("b", 2, written_numbers)),
+    Case(
+        "sorted cells of two columns",
+        WRITTEN,
+        Together((SortedCells("a", 3, written_kinds), SortedCells("b", 2, written_numbers))),
+    ),
+    Case("sorted cells, multiplied", WRITTEN, Multiplied(SortedCells("a", 3, written_kinds), 4)),
+    Case("distinct texts", WRITTEN, DistinctTexts("b")),
+    Case("distinct texts of two columns", WRITTEN, Together((DistinctTexts("a"), DistinctTexts("b")))),
 ]
 
 STATISTICS = [
@@ -594,6 +621,7 @@ STATISTICS = [
         both(REPLACE, "two records must share items where there are fewer than twice the limit"),
     ),
     *WIDE_STATISTICS,
+    *CELLS_AS_WRITTEN,
     *UNIT_STATISTICS,
 ]  # fmt: skip
 

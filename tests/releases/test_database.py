@@ -17,7 +17,20 @@ import pyarrow.parquet
 import pytest
 
 import dualquery
-from dualquery import Budget, Curator, Outcome, Plan, Progress, Release, Step, Task, example
+from dualquery import (
+    Budget,
+    Curator,
+    Neighbours,
+    Outcome,
+    PersonAddRemove,
+    PersonReplace,
+    Plan,
+    Progress,
+    Release,
+    Step,
+    Task,
+    example,
+)
 from dualquery.errors import DualQueryError, QueryError, ReleaseError, SchemaError
 from dualquery.kinds.database import DATABASE
 from dualquery.mechanisms.artefact import SyntheticUnits, synthetic
@@ -229,8 +242,26 @@ def test_keys_that_do_not_fit_are_no_release(tables: dict[str, pd.DataFrame]) ->
 def test_where_the_number_of_records_is_public_nothing_may_be_dropped(
     tables: dict[str, pd.DataFrame],
 ) -> None:
+    for neighbours in (Neighbours.REPLACE, PersonAddRemove(3), PersonReplace(3)):
+        with pytest.raises(SchemaError, match="add-remove"):
+            released(tables, budget=Budget(1, 1e-6, neighbours))
+    schema = parse_schema(example.DATABASE_SCHEMA, origin="the example")
     with pytest.raises(SchemaError, match="add-remove"):
-        released(tables, budget=Budget(1, 1e-6))
+        dualquery.plan(schema, workload="marginals:1", budget=Budget(1, 1e-6), records=500)
+
+
+def test_tables_of_units_and_of_their_rows(tables: dict[str, pd.DataFrame]) -> None:
+    made = released(tables)
+    assert isinstance(made.artefact, SyntheticUnits)
+    household, person = (made.artefact.tables[name].to_pandas() for name in ("household", "person"))
+    found = made.table(["region", "person"], where="any(person.age >= 65)")
+    old = household[household.hh.isin(person[person.age >= 65].hh)]
+    assert found.share.sum() == pytest.approx(len(old) / len(household))
+    assert len(found) == 5 * 6
+    rows = made.of("person")
+    shares = rows.table(["person.sex"]).set_index("person.sex").share
+    assert shares["male"] == pytest.approx((person.sex == "male").mean())
+    assert f"{len(person):,} synthetic records" in repr(rows)
 
 
 BAD = {
@@ -298,3 +329,57 @@ def test_a_release_against_itself_has_no_error(tables: dict[str, pd.DataFrame], 
     assert records is not None
     found = dualquery.evaluate(made, records)
     assert [each.largest for each in found.hanging] == pytest.approx([0.0] * 6, abs=1e-12)
+
+
+def test_sql_counts_along_keys_with_one_factor_for_all_tables(tables: dict[str, pd.DataFrame]) -> None:
+    made = released(tables)
+    assert isinstance(made.artefact, SyntheticUnits)
+    household, person = (made.artefact.tables[name].to_pandas() for name in ("household", "person"))
+    factor = made.certificate["records"]["rows"] / len(household)
+    found = made.sql("select count(*) as n, avg(case when sex = 'male' then 1 else 0 end) as men from person")
+    assert found.n[0] == pytest.approx(factor * len(person))
+    assert found.men[0] == pytest.approx((person.sex == "male").mean())
+    assert found.n_bar[0] > 0
+    by_region = person.merge(household, on="hh").groupby("region").size()
+    for joined in (
+        "household h join person p on h.hh = p.hh",
+        "person join household on person.hh = household.hh",
+        "household join person using (hh)",
+        "household left join person using (hh)",
+    ):
+        found = made.sql(f"select region, count(*) as n from {joined} group by region order by region")
+        assert dict(zip(found.region, found.n, strict=True)) == pytest.approx(dict(factor * by_region))
+        assert (found.n_bar > 0).all()
+    pairs = person.merge(person, on="hh")
+    found = made.sql("select count(*) as n from person a join person b on a.hh = b.hh where a.sex <> b.sex")
+    assert found.n[0] == pytest.approx(factor * (pairs.sex_x != pairs.sex_y).sum())
+
+
+@pytest.mark.parametrize(
+    ("text", "said"),
+    [
+        ("select count(*) from household, person", "joined along their keys alone"),
+        ("select count(*) from household natural join person", "joined along their keys alone"),
+        ("select count(*) from household h join person p on h.hh = p.pid", "joined along their keys alone"),
+        ("select count(*) from household h join person p on h.hh < p.hh", "joined along their keys alone"),
+        ("select count(*) from person a join person b on a.age = b.age", "joined along their keys alone"),
+        ("select count(*) from person a join person b on a.hh = a.hh", "joined along their keys alone"),
+        ("select hh, count(*) from person group by hh", "'hh' is a key that the release made up"),
+        ("select count(*) from (select hh, count(*) as k from person group by hh) where k > 2", "one SELECT"),
+        ("select count(*) from data", "no table 'data'; there are household, person"),
+        ("select 1", "name a table behind FROM: household, person"),
+        ("select count(*) from household where region in (select region from household)", "one SELECT"),
+        ("select count(*) from household union select count(*) from person", "one SELECT"),
+        ("drop table person", "only SELECT"),
+    ],
+)  # fmt: skip
+def test_other_sql_is_refused_in_a_sentence(tables: dict[str, pd.DataFrame], text: str, said: str) -> None:
+    with pytest.raises(QueryError) as refused:
+        released(tables).sql(text)
+    assert said in str(refused.value)
+    assert "\n" not in str(refused.value)
+
+
+def test_sql_is_asked_of_the_whole_release(tables: dict[str, pd.DataFrame]) -> None:
+    with pytest.raises(QueryError, match="whole release"):
+        released(tables).of("person").sql("select count(*) from data")

@@ -14,7 +14,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 import dualquery
-from dualquery import Budget, Domain, Neighbours, Numeric, Records, Release
+from dualquery import Budget, Domain, Neighbours, Numeric, Records, Release, dates, encode
 from dualquery.errors import DataError, SchemaError
 from dualquery.table.encoding import decode
 from dualquery.table.schema import parse_schema, schema_text
@@ -177,3 +177,45 @@ def test_edges_next_to_zero_and_far_away_overflow_nothing() -> None:
         found = np.asarray(numbers["x"])
         assert (found >= edges[0]).all()
         assert (found <= edges[-1]).all()
+
+
+@pytest.mark.parametrize(
+    ("column", "cells", "codes"),
+    [
+        (Numeric("x", (0.0, 1.0, 2.0), unknown="0.5"), ["x", "", None, "5", "1.5"], [0, 0, 0, 0, 1]),
+        (Numeric("x", (0.0, 1.0, 2.0), clamp=True, unknown="0.5"), ["x", "", "5", "inf"], [0, 0, 1, 1]),
+        (Numeric("x", (0.0, 1.0, 2.0), missing="none", unknown="none"), ["x", "", "none", "1"], [2, 2, 2, 1]),
+        (Numeric("x", (0.0, 1.0, 2.0), missing="none", unknown="1"), ["x", "", "none", "0"], [1, 2, 2, 0]),
+        (Numeric("x", (0.0, 1.0, 2.0), decimal_comma=True, unknown="1.5"), ["0,5", "x", "1.5.5"], [0, 1, 1]),
+        (
+            dates("x", "2024-01", "2024-03", "month", clamp=True, unknown="2024-02"),
+            ["x", "", "2023-01-01"],
+            [1, 1, 0],
+        ),
+        (
+            dates("x", "2024-01", "2024-03", "month", format="%d.%m.%Y", clamp=True, unknown="2024-02"),
+            ["2024-01-01", "31.01.2024"],
+            [1, 0],
+        ),
+    ],
+)
+def test_what_a_cell_without_a_place_counts_as(column: Numeric, cells: list[str], codes: list[int]) -> None:
+    texts = pa.table({"x": pa.array(cells, pa.string())})
+    domain = Domain((column,))
+    assert encode(texts, domain).columns[0].tolist() == codes
+    # and each cell by itself, in whatever company
+    alone = [encode(texts.slice(i, 1), domain).columns[0].tolist()[0] for i in range(len(cells))]
+    assert alone == codes
+    assert parse_schema(schema_text(domain), origin="again").domain == domain
+
+
+@pytest.mark.parametrize("unknown", ["x", "7", "", "none"])
+def test_what_unknown_cells_are_read_as_has_a_place_itself(unknown: str) -> None:
+    with pytest.raises(SchemaError, match="must have a place itself"):
+        Domain((Numeric("x", (0.0, 1.0, 2.0), unknown=unknown),))
+
+
+def test_an_unknown_number_lies_where_it_is_read() -> None:
+    column = Numeric("x", (0.0, 1.0, 2.0), unknown="1.25")
+    records = encode(pa.table({"x": ["x", "1.25", "0"]}), Domain((column,)))
+    assert records.places[0][0] == records.places[0][1]

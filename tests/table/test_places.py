@@ -173,12 +173,12 @@ def test_listed_numbers_are_numbers(values: str, words: str) -> None:
 def test_a_draft_knows_epsilon() -> None:
     rng = np.random.default_rng(1)
     given = pd.DataFrame({"x": rng.normal(0, 1, 20_000)})
-    bins = [dualquery.schema_draft(given, epsilon=e).schema.domain.columns[0].bins for e in (0.01, 1, 50)]
+    bins = [dualquery.schema_draft(given, for_epsilon=e).schema.domain.columns[0].bins for e in (0.01, 1, 50)]
     assert bins == sorted(bins)
     assert 6 <= bins[0] <= 9
     assert bins[2] >= 30
-    with pytest.raises(SchemaError, match="epsilon, a hint"):
-        dualquery.schema_draft(given, epsilon=0)
+    with pytest.raises(SchemaError, match="a hint for the number of bins"):
+        dualquery.schema_draft(given, for_epsilon=0)
 
 
 def test_a_heaped_number_stands_alone_with_an_edge_on_either_side() -> None:

@@ -63,11 +63,15 @@ from dualquery.queries.families import from_texts
 from dualquery.queries.inside import BinSums
 from dualquery.queries.misfits import FINE, WEIGHT, Errors, SummedMisfits
 from dualquery.queries.tables import Tables
+from dualquery.queries.views import Tallies, View, ViewTables
 from dualquery.queries.workload import Workload
 from dualquery.randomness import Entropy, SeededEntropy
 from dualquery.table.codes import codes_table
+from dualquery.table.database import Linked, database_of
+from dualquery.table.domain import Categorical
 from dualquery.table.graph import graph_of
 from dualquery.table.points import GRID, STEPS, points_of
+from dualquery.table.units import units_of
 from dualquery.types import Integers, Words
 
 BLOCK = 20_000  # copies of one call
@@ -217,6 +221,34 @@ CORNERS = pair_of("a point and the opposite corner", Neighbours.REPLACE, [[0, 0]
 CODES = codes_table({"code": (0, 9)})
 LISTED = pair_of("a record more, in every list", Neighbours.ADD_REMOVE, [[0]] * 9, [[0]] * 9 + [[7]], CODES)
 
+HOUSES = database_of(
+    [
+        Linked("house", (Categorical("region", ("east", "west")),), key="hh"),
+        Linked(
+            "person",
+            (Categorical("age", ("young", "old")),),
+            parent="house",
+            link="hh",
+            at_most=4,
+            at_least=0,
+        ),
+    ],
+    "house",
+)
+
+
+def household(words: str, *ages: int) -> Pair:
+    """Nine houses with a young person each, and one more."""
+    persons, one = np.array([[0]] * 9 + [[age] for age in ages]), np.ones(9, np.int64)
+    without = units_of(HOUSES, np.zeros((9, 1), np.int64), [(one, persons[:9])])
+    regions, sizes = np.array([[0]] * 9 + [[1]]), np.append(one, len(ages))
+    return Pair(words, Neighbours.ADD_REMOVE, (without, units_of(HOUSES, regions, [(sizes, persons)])), 10)
+
+
+HOUSEHOLD = household("a household more, with as many persons as can be", 1, 1, 1, 1)
+MIXED_HOUSEHOLD = household("a household more, with persons of all ages", 0, 0, 1, 1)
+HOUSE_TABLES = Workload(HOUSES, (Tables(HOUSES, ((0, 1),)),), "houses by size")
+
 CUTS = from_texts(TRIANGLE, ["edges leaving {b}", "edges entering {c}", "edges from {b} to {c}"])
 PLACES = Workload(SQUARE, (distances_to(SQUARE, np.array([[0, 0], [0, GRID], [GRID, 0]])),), "corners")
 LOOK_UPS = from_texts(CODES, ["code = 7", "code = 0", "code = 3"])
@@ -298,6 +330,9 @@ def _measurements() -> list[tuple[str, Pair, Countable]]:
         ("distances", FAR, PLACES.groups[0].take(np.zeros(1, np.int64))),
         ("knots", CORNERS, Knots((0, 1), (right, right), STEPS)),
         ("lists", LISTED, from_texts(CODES, ["code = 7"]).groups[0]),
+        ("rows of units", HOUSEHOLD, ViewTables(View(HOUSES, "person", 1, 3), ((2,),))),
+        ("pairs of rows", HOUSEHOLD, ViewTables(View(HOUSES, "person", 2, 6), ((2, 3),))),
+        ("tallies", MIXED_HOUSEHOLD, Tallies(HOUSES, "person", ((0,),), (1,), 3)),
     ]
 
 

@@ -40,7 +40,7 @@ from dualquery.audits.case import (
     columns,
     repeated,
 )
-from dualquery.audits.curator import CUTS, EDGE, FAR, LISTED, LOOK_UPS, PLACES
+from dualquery.audits.curator import CUTS, EDGE, FAR, HOUSE_TABLES, HOUSEHOLD, LISTED, LOOK_UPS, PLACES
 from dualquery.counting.counter import MemoryCounter
 from dualquery.errors import DualQueryError
 from dualquery.mechanisms.artefact import Artefact
@@ -91,7 +91,7 @@ def runs_of(
 
 
 def published(artefact: Artefact, workload: Workload) -> Shown:
-    if artefact.rows is None:
+    if artefact.rows is None or workload.domain is not BITS:
         answers = np.concatenate([artefact.fractions(group) for group in workload.groups])
         return {f"answer {i}": float(each) for i, each in enumerate(answers)}
     cells = np.rint(artefact.rows * artefact.fractions(ALL_CELLS.groups[0]))
@@ -143,6 +143,7 @@ def mechanisms() -> list[Case]:
         case(few, "coordinate-wise", FAR, zcdp, first, PLACES),
         case(few, "noisy-cells", LISTED, zcdp, {}, LOOK_UPS),
         case(few, "touched-weights", LISTED, zcdp, first, LOOK_UPS),
+        case((60, 4000), "linked", HOUSEHOLD, gaussian, {"synthetic_rows": 20}, HOUSE_TABLES),
     ]
 
 

@@ -157,6 +157,22 @@ PriorOriginFlag: TypeAlias = Annotated[
         "--prior-origin", metavar="WORDS", help="Where a prior's file comes from, as the certificate says it."
     ),
 ]
+PriorKeyFlag: TypeAlias = Annotated[
+    Path | None,
+    typer.Option(
+        "--prior-key",
+        metavar="FILE",
+        help="The public key that every release named by --prior is to be signed with.",
+    ),
+]
+TotalsFlag: TypeAlias = Annotated[
+    list[str] | None,
+    typer.Option(
+        "--totals",
+        metavar="TABLE",
+        help="Public counts of a few columns, which the released rows meet exactly. May be repeated.",
+    ),
+]
 PeriodFlag: TypeAlias = Annotated[
     str | None,
     typer.Option(

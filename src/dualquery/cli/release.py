@@ -55,6 +55,8 @@ def release(
     ] = None,
     prior: flags.PriorFlag = None,
     prior_origin: flags.PriorOriginFlag = None,
+    prior_key: flags.PriorKeyFlag = None,
+    totals: flags.TotalsFlag = None,
     period: flags.PeriodFlag = None,
     named: flags.NamedTableFlag = None,
     engine: flags.EngineFlag = flags.Machines.LOCAL,
@@ -128,6 +130,8 @@ def release(
         source = flags.source_of(table, named, described, engine, master)
         for each in prior or ():
             refuse_same(each, table)
+        for each in totals or ():
+            refuse_same(each, table, "table of totals")
         counter = make.counting(source, described, neighbours, options.get("memory"), progress)
         made = make.release(
             counter,
@@ -142,6 +146,8 @@ def release(
             dataset=dataset,
             prior=prior or None,
             prior_origin=prior_origin,
+            prior_key=prior_key,
+            totals=totals or None,
             period=period,
             check=check,
             accept=accept,

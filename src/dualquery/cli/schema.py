@@ -3,9 +3,25 @@
 from __future__ import annotations
 
 from pathlib import Path
+from typing import TYPE_CHECKING
 
-from dualquery.cli.flags import QuietFlag, argument, option, with_flags
-from dualquery.cli.output import say
+from dualquery.cli.flags import (
+    DeltaFlag,
+    NeighboursFlag,
+    QuietFlag,
+    RecordsFlag,
+    RecordsPerPersonFlag,
+    argument,
+    budget_from,
+    option,
+    with_flags,
+)
+from dualquery.cli.output import ProgressBars, say
+from dualquery.privacy.budget import Accounting
+from dualquery.privacy.neighbours import Neighbours
+
+if TYPE_CHECKING:
+    from dualquery.releases.arguments import GivenBudget
 
 
 @with_flags(
@@ -14,11 +30,25 @@ from dualquery.cli.output import say
         "A public table of the same kind (a past census, a code book): the draft is then public.", "FILE"
     ),
     quantiles=option(
-        "How many bins numbers get. [default: as suits the number of rows and --epsilon]", "COUNT"
+        "How many bins numbers get. [default: as suits the number of rows and --for-epsilon]", "COUNT"
     ),
-    epsilon=option(
+    for_epsilon=option(
         "The ε that a release will have, a hint for the number of bins; nothing is spent. [default: 1]", "ε"
     ),
+    epsilon=option(
+        "Find the schema privately, for this ε: it is then public as it stands. Needs --ledger, which is charged.",
+        "ε",
+    ),
+    ledger=option(
+        "The ledger that a private draft is charged to, with its whole budget, beforehand.", "LEDGER"
+    ),
+    dataset=option("The dataset in the ledger. [default: the only one]", "NAME"),
+    known=option(
+        "A schema of the columns that are public already: they cost nothing. For private drafts.", "FILE"
+    ),
+    unit=option("The column that says whose record a row is; needed where a person is protected.", "COLUMN"),
+    dry_run=option("Say what a private draft would see, and stop: nothing is counted or charged."),
+    force=option("Make a private draft even where it would see little."),
     encoding=option("The encoding of a text file that is not UTF-8, such as `latin-1` or `cp1252`.", "NAME"),
     out=option("Where to write it. [default: print it]", "FILE"),
 )
@@ -26,31 +56,92 @@ def draft(
     table: str | None = None,
     public_reference: str | None = None,
     quantiles: int | None = None,
+    for_epsilon: float | None = None,
     epsilon: float | None = None,
+    delta: DeltaFlag = None,
+    neighbours: NeighboursFlag = Neighbours.REPLACE,
+    records_per_person: RecordsPerPersonFlag = None,
+    records: RecordsFlag = None,
+    ledger: str | None = None,
+    dataset: str | None = None,
+    known: Path | None = None,
+    unit: str | None = None,
+    dry_run: bool = False,
+    force: bool = False,
     encoding: str | None = None,
     out: Path | None = None,
     quiet: QuietFlag = False,
 ) -> None:
-    """Write a first schema for a table, **read off the private data**: edit it before using it.
+    """Write a first schema for a table: **read off the private data**, to be edited, or privately with `--epsilon`.
 
-    Example:
+    Examples:
 
     ```
     dualquery schema draft people.csv --out schema.toml
+    dualquery schema draft people.csv --epsilon 0.3 --ledger people.ledger --known codes.toml --out schema.toml
     ```
     """
     from dualquery.errors import SchemaError
-    from dualquery.table.draft import schema_draft
+    from dualquery.table.draft import certificate_beside, schema_draft
 
-    if out is not None and out.exists():
-        raise SchemaError(f"'{out}' exists already; choose another name, or remove it first")
-    made = schema_draft(
-        table, quantiles=quantiles, epsilon=epsilon, public_reference=public_reference, encoding=encoding
-    )
+    for file in () if out is None else (out, certificate_beside(out)) if epsilon is not None else (out,):
+        if file.exists():
+            raise SchemaError(f"'{file}' exists already; choose another name, or remove it first")
+    only = {
+        "--delta": delta, "--ledger": ledger, "--dataset": dataset, "--known": known, "--unit": unit,
+        "--dry-run": dry_run or None, "--force": force or None, "--records": records,
+    }  # fmt: skip
+    if epsilon is None:
+        if given := [flag for flag, value in only.items() if value is not None]:
+            raise SchemaError(
+                f"{given[0]} is for a private draft; say its ε too (--epsilon), or leave it out"
+            )
+        made = schema_draft(
+            table,
+            quantiles=quantiles,
+            for_epsilon=for_epsilon,
+            public_reference=public_reference,
+            encoding=encoding,
+        )
+    else:
+        if table is None or public_reference is not None:
+            raise SchemaError("a private draft reads the private table; give it, and no public one")
+        from dualquery.releases.private_draft import draft_plan, private_draft
+
+        budget = _budget(epsilon, delta, neighbours, records)
+        if dry_run:
+            plan = draft_plan(
+                table, budget=budget, known=known, unit=unit, records=records, encoding=encoding
+            )
+            print("\n".join(plan.lines()))
+            return
+        if ledger is None:
+            raise SchemaError(
+                "a private draft is charged to a ledger, so that it and the release add up: name it (--ledger); for "
+                "the number of bins that suit the ε of a release, say --for-epsilon"
+            )
+        with ProgressBars(wanted=not quiet) as progress:
+            made = private_draft(
+                table,
+                budget=budget,
+                ledger=ledger,
+                dataset=dataset,
+                known=known,
+                unit=unit,
+                records=records,
+                quantiles=quantiles,
+                for_epsilon=for_epsilon,
+                encoding=encoding,
+                force=force,
+                progress=progress,
+            )
     if out is None:
         print(str(made), end="")
     else:
         made.save(out)
+    if not quiet and made.certificate is not None:
+        kept = "" if out is None else f"; the certificate is '{certificate_beside(out)}'"
+        say("Note", f"this schema is public as it stands{kept}.")
     if not quiet and not made.public:
         where = "the text" if out is None else f"'{out}'"
         say(
@@ -59,6 +150,13 @@ def draft(
             "'# from the data', keep only what anybody would know without seeing the table, and delete these "
             "remarks and the line 'draft = true' before you release anything with it.",
         )
+
+
+def _budget(epsilon: float, delta: float | None, neighbours: Neighbours, records: int | None) -> GivenBudget:
+    """ε alone where the public number of records gives δ."""
+    if delta is None and neighbours is Neighbours.REPLACE:
+        return epsilon
+    return budget_from(epsilon, delta, rows=records, neighbours=neighbours, accounting=Accounting.TIGHTEST)
 
 
 @with_flags(

@@ -112,6 +112,10 @@ class Counter(ABC):
             self._kept[id(what)] = (what, counts)
         return counts
 
+    def true_labels(self, name: str) -> Sequence[str]:
+        """The values of a column; where no schema says them, the texts that occur (`queries.cells`)."""
+        return next(column.labels for column in self.domain.columns if column.name == name)
+
     @abstractmethod
     def _counted(self, what: Countable) -> Integers:
         """The numbers of what is not derived, for all records."""

@@ -29,6 +29,7 @@ from dualquery.queries.binary import (
     Lengths,
     SecondMoments,
 )
+from dualquery.queries.cells import SortedCells, TextCounts
 from dualquery.queries.conjunctions import Conjunctions, Parities
 from dualquery.queries.countable import Countable
 from dualquery.queries.cuts import CoarseEdges, Cuts
@@ -106,6 +107,19 @@ def _(what: BinSums, x: Integers, block: Records) -> Integers:
         part[x[attribute]] = 0 if places is None or not block.rows else int(places[0]) - HALF
         parts.append(part[:bins])  # what is missing lies in no bin
     return np.concatenate(parts)
+
+
+@contribution.register
+def _(what: TextCounts, x: Integers, block: Records) -> Integers:
+    at = block.domain.find(what.name)
+    return _whole([x[at] == code for code in range(len(block.domain.labels(at or 0)))])
+
+
+@contribution.register
+def _(what: SortedCells, x: Integers, block: Records) -> Integers:
+    at = block.domain.find(what.name) or 0
+    (place,) = what.sort([block.domain.labels(at)[x[at]]])
+    return _whole([place == number for number in range(what.classes)])
 
 
 @contribution.register
@@ -311,12 +325,15 @@ def _(what: ViewTables, x: Integers, block: Records) -> Integers:
 @contribution.register
 def _(what: Tallies, x: Integers, block: Records) -> Integers:
     rows, parts = _hanging(block, what.database.place(what.child)), []
-    for attribute, multiplier in zip(what.attributes, what.multipliers, strict=True):
-        codes, values = [row[attribute] for row in rows], what.values(attribute)
+    for members, multiplier in zip(what.sets, what.multipliers, strict=True):
+        codes, cells = (
+            [tuple(row[a] for a in members) for row in rows],
+            np.zeros(what.shape(members), np.int64),
+        )
+        values, most = cells[..., 0].size, cells.shape[-1]
         c, t = min(what.c, values), min(max(len(rows), 1), values)
-        cells = np.zeros((values, what.most), np.int64)
-        for value in {*codes}:
-            cells[value, min(codes.count(value), what.most) - 1] = isqrt(WHOLE**2 * min(t, c) // (t * c))
+        for code in {*codes}:
+            cells[(*code, min(codes.count(code), most) - 1)] = isqrt(WHOLE**2 * min(t, c) // (t * c))
         parts.append(multiplier * cells.ravel())
     return np.concatenate(parts)
 

@@ -30,6 +30,7 @@ from dualquery.fitting.fitter import (
 )
 from dualquery.fitting.measured import Measured, MeasuredTables, interactions_told
 from dualquery.fitting.posteriors import denoised, likely_larger, likely_pairs, tree_lean, tree_of
+from dualquery.fitting.smooth import Slopes
 from dualquery.game.play import Transcript
 from dualquery.queries.rules import structural_zeros, zeros_of
 from dualquery.queries.tables import Tables, centred
@@ -128,22 +129,25 @@ class PairTargets:
         """A temperature, in fractions of the rows."""
         return max(times * self.noise, LEAST_TEMPERATURE)
 
-    def added_back(self, pairs: Mapping[Set, Cells], rows: Records) -> dict[Set, Cells]:
+    def added_back(self, pairs: Mapping[Set, Cells], answers: Mapping[Set, Cells]) -> dict[Set, Cells]:
         """Targets raised where rows fall short of them: a temperature, and targets below zero that no rows can
         reach, hold rows back, and large cells notice.
 
         Half of the shortfall is added to a cell of `LARGE` deviations, nearly all to larger ones, little to
         small ones.
         """
-        tables = Tables(self.measured.domain, tuple(pairs))
-        fractions = tables.counts(rows) / rows.rows
         out = {}
-        for t, (members, target) in enumerate(pairs.items()):
-            answer = fractions[tables.cells_of(t)].reshape(tables.shape_of(t))
+        for members, target in pairs.items():
             likely = self.likely[members]
             part = likely / (likely + LARGE * self.measured.deviation(members))
-            out[members] = target + part * (target - answer)
+            out[members] = target + part * (target - answers[members])
         return out
+
+    def lean_to_slopes(self, targets: Targets, answers: Mapping[Set, Cells], times: float) -> None:
+        """Let rows that answer so lean to the likely slopes, at a temperature of so many times the noise."""
+        leans = Slopes.of(self.measured, self.ones).leans(answers)
+        for members, logarithms in leans.items():
+            targets.add_lean(members, logarithms, self.heat(times))
 
 
 def without_zeros(domain: Domain, members: Set, cells: Cells) -> Cells:
@@ -266,14 +270,17 @@ def fit_and_mend(
     fitter: Fitter | None,
 ) -> list[Chains]:
     """Fit rows to pairs, and whatever else targets are made of; once they are warm, raise the pairs where rows fall
-    short of them, and fit on. The temperature is so many times the noise.
+    short of them, lean to the slopes, and fit on. The temperature is so many times the noise.
     """
     pairs, heat = wanted.pairs(), effort.temperatures(wanted.noise, times)
     warm = len(effort.warm_up)
     rows = passes(fitter, targets(pairs), start, heat[:warm], rng, tick)[-1]
-    if pairs:
-        pairs = wanted.added_back(pairs, _as_records(wanted.measured.domain, rows))
-    return passes(fitter, targets(pairs), rows, heat[warm:], rng, tick)
+    tables = Tables(wanted.measured.domain, tuple(pairs))
+    fractions = tables.counts(_as_records(wanted.measured.domain, rows)) / math.prod(rows.shape[:2])
+    answers = dict(zip(pairs, tables.split(fractions), strict=True))
+    made = targets(wanted.added_back(pairs, answers))
+    wanted.lean_to_slopes(made, answers, times)
+    return passes(fitter, made, rows, heat[warm:], rng, tick)
 
 
 def _as_records(domain: Domain, chains: Chains) -> Records:

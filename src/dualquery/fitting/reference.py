@@ -174,8 +174,12 @@ class _WholeUnits:
         own = np.array(self._own)[:, : self._start.database.width - len(children)]
         return units_of(self._start.database, own, tables)
 
-    def _parts(self, u: int, g: int | None, i: int) -> list[tuple[int, Set, float, float]]:
-        """Table, cell, pull and weight of all flat records of unit u; or with row i of table g, and its tallies."""
+    def _parts(
+        self, u: int, g: int | None, i: int, a: int | None = None
+    ) -> list[tuple[int, Set, float, float]]:
+        """Table, cell, pull and weight of all flat records of unit u; or with row i of table g, and its tallies. With
+        an attribute only where it says which cell it is."""
+        own_width = self._start.database.width
         out: list[tuple[int, Set, float, float]] = []
         for t, each in enumerate(self._targets):
             child = None if each.view is None else self._start.database.place(each.view.child)
@@ -189,18 +193,25 @@ class _WholeUnits:
             for places in permutations(range(len(paired)), slots):
                 if g is None or i in places:
                     flat = [*self._own[u], *(code for place in places for code in paired[place])]
+                    moving = a
+                    if g is not None and a is not None:
+                        moving = own_width + places.index(i) * len(rows[i]) + a
+                    if moving is not None and moving not in each.members:
+                        continue
                     cell = tuple(flat[j] for j in each.members)
                     out.append((t, cell, pull, own * each.weight))
         for t, tally in enumerate(self._tallies, start=len(self._targets)):
             if g is not None and self._start.database.place(tally.tallies.child) == g:
-                (a,) = tally.tallies.attributes
-                codes = [row[a] for row in self._rows[g][u]]
-                own = tally.tallies.weights(a)[len(codes)] / WHOLE
-                many, most = codes.count(codes[i]), tally.tallies.most
-                if many <= most:
-                    out.append((t, (codes[i], many - 1), own, own * tally.weight))
+                (members,) = tally.tallies.sets
+                if a is not None and a not in members:
+                    continue
+                codes = [tuple(row[a] for a in members) for row in self._rows[g][u]]
+                own = tally.tallies.weights(members)[len(codes)] / WHOLE
+                many = codes.count(codes[i])
+                if many <= tally.target.shape[-1]:
+                    out.append((t, (*codes[i], many - 1), own, own * tally.weight))
                     if many > 1:
-                        out.append((t, (codes[i], many - 2), -own, -own * tally.weight))
+                        out.append((t, (*codes[i], many - 2), -own, -own * tally.weight))
         return out
 
     def _put(self, parts: list[tuple[int, Set, float, float]], sign: int) -> None:
@@ -217,13 +228,13 @@ class _WholeUnits:
         if size < 2:
             return
         old, gains = codes[a], np.zeros(size)
-        self._put(self._parts(*place), -1)
+        self._put(self._parts(*place, a), -1)
         for codes[a] in range(size):
-            gains[codes[a]] = self._pulled(self._parts(*place))
+            gains[codes[a]] = self._pulled(self._parts(*place, a))
         gains += heat * self._chance.gumbel(size)
         best = int(np.argmax(gains))
-        codes[a] = best if gains[best] > gains[old] + 1e-9 else old
-        self._put(self._parts(*place), 1)
+        codes[a] = best if gains[best] > gains[old] else old
+        self._put(self._parts(*place, a), 1)
 
     def answer(self, heat: float) -> None:
         database = self._start.database

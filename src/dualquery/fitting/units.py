@@ -59,7 +59,7 @@ class UnitTarget:
 
 @dataclass(frozen=True, eq=False)
 class TallyTarget:
-    """The tallies of one attribute that units should answer, in numbers a unit."""
+    """The tallies of one set of attributes, one or two, that units should answer, in numbers a unit."""
 
     tallies: Tallies
     target: Cells
@@ -92,11 +92,17 @@ class Layout(NamedTuple):
     counts: Cells
     of: Integers
     listed: Integers
-    of_rows: Integers  # where the attributes of a child table begin in `of`
-    tallied: Integers  # where the tallies of an attribute begin, by child table
+    of_rows: Integers  # where the attributes of a child table begin in `of`, and in `of_tallies`
+    of_tallies: (
+        Integers  # the tallies of each attribute of a row, and all of a child table, listed as tables are
+    )
+    tallies: Integers
+    tally_child: Integers
+    tally_set: Integers  # two attributes, or one twice
+    tally_offset: Integers
+    tally_most: Integers  # k at most
     tally_weight: Cells
-    tally_counts: Cells
-    most: Integers  # k at most, by child table
+    tally_counts: Cells  # of a unit with so many rows
 
 
 class UnitCodes(NamedTuple):
@@ -190,23 +196,23 @@ def layout_of(database: Database, targets: Sequence[UnitTarget], tallies: Sequen
             weights = each.view.weights
             counts[child[t], each.view.slots, : len(weights)] = weights / WHOLE
         place += each.target.size
-    tallied = np.full((len(children), widest), NONE_SUCH)
-    tally_weight = np.zeros(tallied.shape)
-    tally_counts = np.zeros((*tallied.shape, most_rows + 1))
-    most = np.ones(len(children), np.int64)
-    for tally in tallies:
-        g, (a,) = database.place(tally.tallies.child), tally.tallies.attributes
-        weights = tally.tallies.weights(a)
-        tallied[g, a], tally_weight[g, a], most[g] = place, tally.weight, tally.tallies.most
-        tally_counts[g, a, : len(weights)] = weights / WHOLE
-        place += tally.target.size
+    sets = [each.tallies.sets[0] for each in tallies]
+    tally_child = np.array([database.place(each.tallies.child) for each in tallies], np.int64)
+    tally_counts = np.zeros((len(tallies), most_rows + 1))
+    for number, tally in enumerate(tallies):
+        weights = tally.tallies.weights(sets[number])
+        tally_counts[number, : len(weights)] = weights / WHOLE
+    ends = place + np.cumsum([0, *(each.target.size for each in tallies)])
     lists = [_with(role, attribute, np.ones(len(targets), np.bool_), {0}, a) for a in range(database.width)]
-    of_rows = []
+    of_rows, of_tallies = [], [list[int]() for _ in range(len(lists))]
     for g, sizes in enumerate(children):
         of_rows.append(len(lists))
         mine = (child == g) & (kind > 0)
         lists += [_with(role, attribute, mine, {1, 2}, a) for a in range(len(sizes))]
         lists.append(np.flatnonzero(mine))
+        of_child = [q for q in range(len(sets)) if tally_child[q] == g]
+        of_tallies += [[q for q in of_child if a in sets[q]] for a in range(len(sizes))]
+        of_tallies.append(of_child)
     return Layout(
         unit_sizes=database.sizes.astype(np.int64),
         row_sizes=row_sizes,
@@ -222,10 +228,14 @@ def layout_of(database: Database, targets: Sequence[UnitTarget], tallies: Sequen
         of=np.cumsum([0, *map(len, lists)]),
         listed=np.concatenate(lists),
         of_rows=np.array(of_rows),
-        tallied=tallied,
-        tally_weight=tally_weight,
+        of_tallies=np.cumsum([0, *map(len, of_tallies)]),
+        tallies=np.array([q for each in of_tallies for q in each], np.int64),
+        tally_child=tally_child,
+        tally_set=np.array([(members[0], members[-1]) for members in sets], np.int64).reshape(-1, 2),
+        tally_offset=ends[:-1],
+        tally_most=np.array([each.target.shape[-1] for each in tallies], np.int64),
+        tally_weight=np.array([each.weight for each in tallies], np.float64),
         tally_counts=tally_counts,
-        most=most,
     )
 
 
@@ -248,97 +258,136 @@ def room_for(layout: Layout, held: UnitCodes) -> FlatRecords:
     """For the flat records of all tables with one unit, or with two rows before and after a swap."""
     most = int(np.diff(held.begin, axis=1).max())
     paired = min(most, MOST_PAIRED)
-    room = 4 * (len(layout.kind) * max(1, most, paired * paired) + 2 * layout.row_sizes.shape[1])
+    room = 4 * (len(layout.kind) * max(1, most, paired * paired) + 2 * len(layout.tally_child))
     numbers = np.zeros((2, room), np.int64), np.zeros((2, room))
     return FlatRecords(*numbers[0], *numbers[1])
 
 
 @njit(cache=True)
-def _cell(layout, t, unit, one, two):  # type: ignore[no-untyped-def]
-    cell = layout.offset[t]
-    for k in range(layout.role.shape[1]):
-        role = layout.role[t, k]
-        if role < 0:
-            break
-        a = layout.attribute[t, k]
-        code = unit[a] if role == 0 else (one[a] if role == 1 else two[a])
-        cell += code * layout.stride[t, k]
-    return cell
-
-
-@njit(cache=True)
-def _step(layout, t, role, a):  # type: ignore[no-untyped-def]
-    for k in range(layout.role.shape[1]):
-        if layout.role[t, k] == role and layout.attribute[t, k] == a:
-            return layout.stride[t, k]
-    return 0
-
-
-@njit(cache=True)
-def _write(found, n, cell, step, pull, own):  # type: ignore[no-untyped-def]
-    found.cell[n] = cell
-    found.step[n] = step
-    found.pull[n] = pull
-    found.own[n] = own
-    return n + 1
-
-
-@njit(cache=True)
 def _find(held, layout, group, u, r, a, found, n):  # type: ignore[no-untyped-def]
     """Behind the first n: the flat records, in a group of tables, of unit u (r < 0) or with its row r, whose cell an
-    attribute a moves; with a < 0 all. How many there are then."""
-    unit = held.units[u]
+    attribute a moves; with a < 0 all. How many there are then.
+
+    A cell is a sum: of the table, of the unit, of the one row and of the other.
+    """
+    role, attribute, stride = layout.role, layout.attribute, layout.stride
+    units, rows, begins = held.units, held.rows, held.begin
+    cell, steps, pulls, owns = found.cell, found.step, found.pull, found.own
+    places = role.shape[1]
     for q in range(layout.of[group], layout.of[group + 1]):
         t = layout.listed[q]
         kind, w, g = layout.kind[t], layout.weight[t], layout.child[t]
+        base, of_unit, of_one, of_two = layout.offset[t], 0, 0, 0
+        for k in range(places):
+            if role[t, k] < 0:
+                break
+            if role[t, k] == 0:
+                base += units[u, attribute[t, k]] * stride[t, k]
+            if attribute[t, k] == a:
+                if role[t, k] == 0:
+                    of_unit = stride[t, k]
+                elif role[t, k] == 1:
+                    of_one = stride[t, k]
+                else:
+                    of_two = stride[t, k]
         if kind == 0:
-            n = _write(found, n, _cell(layout, t, unit, unit, unit), _step(layout, t, 0, a), 1.0, w)
+            cell[n], steps[n], pulls[n], owns[n] = base, of_unit, 1.0, w
+            n += 1
             continue
-        begin, end = held.begin[g, u], held.begin[g, u + 1]
+        begin, end = begins[g, u], begins[g, u + 1]
         own = w * layout.counts[g, kind, end - begin]
         if kind == 1:
-            step = _step(layout, t, 0 if r < 0 else 1, a)
             for i in range(begin if r < 0 else r, end if r < 0 else r + 1):
-                n = _write(found, n, _cell(layout, t, unit, held.rows[i], held.rows[i]), step, 1.0, own)
+                place = base
+                for k in range(places):
+                    if role[t, k] == 1:
+                        place += rows[i, attribute[t, k]] * stride[t, k]
+                cell[n], steps[n], pulls[n], owns[n] = place, of_unit if r < 0 else of_one, 1.0, own
+                n += 1
             continue
         paired = min(end - begin, MOST_PAIRED)
         if paired < 2 or r >= begin + paired:
             continue
         pull = 1.0 / sqrt(paired * (paired - 1.0))
-        steps = (_step(layout, t, 0, a), _step(layout, t, 1, a), _step(layout, t, 2, a))
         for i in range(begin if r < 0 else r, begin + paired if r < 0 else r + 1):
+            one, two = base, base
+            for k in range(places):
+                if role[t, k] == 1:
+                    one += rows[i, attribute[t, k]] * stride[t, k]
+                elif role[t, k] == 2:
+                    two += rows[i, attribute[t, k]] * stride[t, k]
             for j in range(begin, begin + paired):
                 if i == j:
                     continue
-                one, two = held.rows[i], held.rows[j]
-                if r < 0:
-                    n = _write(found, n, _cell(layout, t, unit, one, two), steps[0], pull, own)
-                    continue
-                if a < 0 or steps[1] > 0:
-                    n = _write(found, n, _cell(layout, t, unit, one, two), steps[1], pull, own)
-                if a < 0 or steps[2] > 0:
-                    n = _write(found, n, _cell(layout, t, unit, two, one), steps[2], pull, own)
+                as_one, as_two = 0, 0
+                for k in range(places):
+                    if role[t, k] == 1:
+                        as_one += rows[j, attribute[t, k]] * stride[t, k]
+                    elif role[t, k] == 2:
+                        as_two += rows[j, attribute[t, k]] * stride[t, k]
+                if r < 0 or a < 0 or of_one > 0:
+                    cell[n], steps[n], pulls[n], owns[n] = (
+                        one + as_two,
+                        of_unit if r < 0 else of_one,
+                        pull,
+                        own,
+                    )
+                    n += 1
+                if r >= 0 and (a < 0 or of_two > 0):
+                    cell[n], steps[n], pulls[n], owns[n] = two + as_one, of_two, pull, own
+                    n += 1
     return n
 
 
 @njit(cache=True)
-def _tally(held, layout, g, u, r, a, value, found, n):  # type: ignore[no-untyped-def]
-    """Behind the first n: what row r does to the tallies of attribute a with this value, which is to enter the cell
-    of one row more, and to leave the one before."""
-    at = layout.tallied[g, a]
-    if at < 0:
-        return n
-    begin, end, most, many = held.begin[g, u], held.begin[g, u + 1], layout.most[g], 0
-    for i in range(begin, end):
-        if i != r and held.rows[i, a] == value:
-            many += 1
-    if many >= most:
-        return n
-    once = layout.tally_counts[g, a, end - begin]
-    own = once * layout.tally_weight[g, a]
-    cell = at + value * most + many
-    n = _write(found, n, cell, 0, once, own)
-    return n if many == 0 else _write(found, n, cell - 1, 0, -once, -own)
+def _tally(held, layout, u, r, first, last, found, n):  # type: ignore[no-untyped-def]
+    """Behind the first n: what row r, as it is, does to some tallies, which is to enter the cell of one row more, and
+    to leave the one before."""
+    rows = held.rows
+    for q in range(first, last):
+        tally = layout.tallies[q]
+        g, most, many = layout.tally_child[tally], layout.tally_most[tally], 0
+        begin, end = held.begin[g, u], held.begin[g, u + 1]
+        one, two = layout.tally_set[tally, 0], layout.tally_set[tally, 1]
+        for i in range(begin, end):
+            if i != r and rows[i, one] == rows[r, one] and rows[i, two] == rows[r, two]:
+                many += 1
+        if many >= most:
+            continue
+        once = layout.tally_counts[tally, end - begin]
+        own = once * layout.tally_weight[tally]
+        code = rows[r, one] if one == two else rows[r, one] * layout.row_sizes[g, two] + rows[r, two]
+        cell = layout.tally_offset[tally] + code * most + many
+        found.cell[n], found.step[n], found.pull[n], found.own[n] = cell, 0, once, own
+        n += 1
+        if many:
+            found.cell[n], found.step[n], found.pull[n], found.own[n] = cell - 1, 0, -once, -own
+            n += 1
+    return n
+
+
+@njit(cache=True)
+def _add_tally_gains(held, layout, u, r, first, last, a, values, residual, gain):  # type: ignore[no-untyped-def]
+    """gain[v] += what the residual says of row r with each value v of attribute a in these tallies."""
+    rows = held.rows
+    before = rows[r, a]
+    for q in range(first, last):
+        tally = layout.tallies[q]
+        g, most = layout.tally_child[tally], layout.tally_most[tally]
+        begin, end = held.begin[g, u], held.begin[g, u + 1]
+        one, two = layout.tally_set[tally, 0], layout.tally_set[tally, 1]
+        once = layout.tally_counts[tally, end - begin]
+        for v in range(values):
+            rows[r, a] = v
+            many = 0
+            for i in range(begin, end):
+                if i != r and rows[i, one] == rows[r, one] and rows[i, two] == rows[r, two]:
+                    many += 1
+            if many < most:
+                code = rows[r, one] if one == two else rows[r, one] * layout.row_sizes[g, two] + rows[r, two]
+                cell = layout.tally_offset[tally] + code * most + many
+                gain[v] += once * (residual[cell] - (residual[cell - 1] if many else 0.0))
+    rows[r, a] = before
 
 
 @njit(cache=True)
@@ -367,8 +416,9 @@ def _answer(  # type: ignore[no-untyped-def]
     if values < 2:
         return counter
     n = last = _find(held, layout, group, u, r, a, found, 0)
+    first, end = layout.of_tallies[group], layout.of_tallies[group + 1]
     if r >= 0:
-        last = _tally(held, layout, g, u, r, a, old, found, n)
+        last = _tally(held, layout, u, r, first, end, found, n)
     _add(found, 0, last, residual, 1.0)
     gain[:values] = 0.0
     for e in range(n):
@@ -377,9 +427,7 @@ def _answer(  # type: ignore[no-untyped-def]
         for v in range(values):
             gain[v] += pull * residual[place + v * step]
     if r >= 0:
-        for v in range(values):
-            more = _tally(held, layout, g, u, r, a, v, found, n)
-            gain[v] += _sum(found, n, more, residual)
+        _add_tally_gains(held, layout, u, r, first, end, a, values, residual, gain)
     left, word = 0, np.uint64(0)
     best = old
     for v in range(values):
@@ -397,7 +445,7 @@ def _answer(  # type: ignore[no-untyped-def]
         held.units[u, a] = best
     else:
         held.rows[r, a] = best
-        last = _tally(held, layout, g, u, r, a, best, found, n)
+        last = _tally(held, layout, u, r, first, end, found, n)
     for e in range(n):
         residual[found.cell[e] + (best - old) * found.step[e]] -= found.own[e]
     _add(found, n, last, residual, -1.0)
@@ -426,16 +474,16 @@ def answer_units(held, layout, residual, found, temperature, counters):  # type:
 @njit(cache=True)
 def _find_row(held, layout, g, u, r, found, n):  # type: ignore[no-untyped-def]
     """All flat records with row r, and its tallies."""
-    n = _find(held, layout, layout.of_rows[g] + layout.width[g], u, r, -1, found, n)
-    for a in range(layout.width[g]):
-        n = _tally(held, layout, g, u, r, a, held.rows[r, a], found, n)
-    return n
+    group = layout.of_rows[g] + layout.width[g]
+    n = _find(held, layout, group, u, r, -1, found, n)
+    first, last = layout.of_tallies[group], layout.of_tallies[group + 1]
+    return _tally(held, layout, u, r, first, last, found, n)
 
 
 @njit(cache=True)
 def swap_rows(held, layout, residual, found, temperature, counters):  # type: ignore[no-untyped-def]
     """As many proposals as there are rows: two rows of different units change places."""
-    counter = counters[0]
+    counter, rows = counters[0], held.rows
     for g in range(len(layout.width)):
         width = layout.width[g]
         first, last = held.begin[g, 0], held.begin[g, -1]
@@ -450,19 +498,23 @@ def swap_rows(held, layout, residual, found, temperature, counters):  # type: ig
             counter += STEP
             noise = LOGISTIC[word_of(counter) & np.uint64(4095)]
             u, v = owner[r - first], owner[s - first]
-            one, two = held.rows[r], held.rows[s]
-            if u == v or np.all(one[:width] == two[:width]):
+            same = u == v
+            if not same:
+                same = True
+                for a in range(width):
+                    same = same and rows[r, a] == rows[s, a]
+            if same:
                 continue
             n = _find_row(held, layout, g, v, s, found, _find_row(held, layout, g, u, r, found, 0))
             _add(found, 0, n, residual, 1.0)
             stay = _sum(found, 0, n, residual)
             for a in range(width):
-                one[a], two[a] = two[a], one[a]
+                rows[r, a], rows[s, a] = rows[s, a], rows[r, a]
             more = _find_row(held, layout, g, v, s, found, _find_row(held, layout, g, u, r, found, n))
             if _sum(found, n, more, residual) - stay + temperature * noise > 0:
                 _add(found, n, more, residual, -1.0)
                 continue
             for a in range(width):
-                one[a], two[a] = two[a], one[a]
+                rows[r, a], rows[s, a] = rows[s, a], rows[r, a]
             _add(found, 0, n, residual, -1.0)
     counters[0] = counter

@@ -2,12 +2,8 @@
 
 A *feature* is a number a value: of a numeric attribute its place on the line, of another whether it is a certain
 value; each has mean 0 and variance 1 over the released rows. A *moment* is the mean of a product of features of two
-attributes (or of three). What a pair's measured interaction says about its moments follows the algebra of
-`fitting.posteriors`: the deviation from independence in orthonormal contrasts is N(0, τ² Σ_i ⊗ Σ_j), seen through the
-noise, where Σ_i = G Λ Gᵀ in functions that are orthonormal under the one-way table. For a numeric attribute these are
-polynomials of degree r with Λ_r = r⁻³, for another its values with Λ = 1: a correlation of degree (r, s) is N(0, τ²
-r⁻³ s⁻³) beforehand. That is weak on purpose; the prior that rows are fitted with is learned from all pairs, and too
-sure of a single one.
+attributes (or of three). What a pair's measured interaction says about its moments follows from the prior of
+`fitting.smooth`.
 
 A pair that was never measured is drawn around what the rows say of it, with deviation `UNMEASURED`, a triple with
 `UNMEASURED_TRIPLE`: what depends on it is then as uncertain as it is.
@@ -25,26 +21,14 @@ import numpy as np
 from numpy.typing import NDArray
 
 from dualquery.fitting.measured import LEAST, MeasuredTables, cell_variance, onto_simplex
-from dualquery.fitting.posteriors import contrasts
-from dualquery.queries.tables import centred
-from dualquery.table.domain import Categorical, Column, Domain, Numeric
-from dualquery.types import Cells, Integers, Reals, Set
+from dualquery.fitting.smooth import Eigen, eigen, number_codes, smoothed
+from dualquery.table.domain import Domain
+from dualquery.types import Cells, Reals, Set
 
-STRENGTH = 0.5  # τ: of a correlation beforehand. .1 is too sure: .82 to .90 of intervals hold
-STEEPNESS = 3.0  # how fast the prior falls with the degree
 UNMEASURED = 0.2  # deviation of a correlation that nobody measured
 UNMEASURED_TRIPLE = 0.04
 TRIED = 100  # one-way tables, to know what cutting at zero adds
 MOST_FEATURES = 12  # of an attribute: its most frequent values
-
-
-def number_codes(column: Column) -> Integers | None:
-    """The codes of a column that are numbers, in their order; None where its values are no numbers."""
-    if isinstance(column, Numeric):
-        return np.arange(column.bins)
-    if isinstance(column, Categorical) and column.numeric:
-        return np.flatnonzero(~np.isnan(column.numbers))
-    return None
 
 
 def features_of(domain: Domain, attribute: int, places: Reals, shares: Reals) -> Reals:
@@ -170,7 +154,7 @@ def moments_of(
     known = [j for j in attributes if (j,) in measured.interactions]
     ones = {j: measured.table((j,)) if j in known else shares[j] for j in attributes}
     noise = {j: np.sqrt(measured.variance[j,]) / measured.total if j in known else 0.0 for j in attributes}
-    spectra = {j: _eigen(domain, j, onto_simplex(ones[j], 1.0), places[j]) for j in attributes}
+    spectra = {j: eigen(domain, j, onto_simplex(ones[j], 1.0), places[j]) for j in attributes}
     pairs: dict[Set, Posterior | None] = {}
     rows: dict[Set, Cells] = {}
     for i, j in combinations(sorted(attributes), 2):
@@ -189,59 +173,12 @@ def moments_of(
     )
 
 
-class Eigen(NamedTuple):
-    """Of the covariance Σ of an attribute's contrasts: eigenvalues, and eigenvectors in cells."""
-
-    values: Reals
-    turned: Reals
-    vectors: Reals
-
-
-def _eigen(domain: Domain, attribute: int, ones: Cells, places: Reals) -> Eigen:
-    """Σ = G Λ Gᵀ with G = Bᵀ diag(p) Φ, of functions Φ that are orthonormal under p."""
-    share = np.maximum(ones, 1e-6)
-    share = share / share.sum()
-    size = len(share)
-    ranked = number_codes(domain.column_of(attribute)[1])
-    weights = np.ones(size - 1)
-    if ranked is not None:
-        most = len(ranked) - 1  # the highest degree; a missing number stands apart
-        functions = np.zeros((size, size - 1))
-        line = np.linspace(-1.0, 1.0, len(ranked))
-        functions[ranked, :most] = np.polynomial.legendre.legvander(line, most)[:, 1:]
-        if most > 0:  # the first is the place itself, wherever edges are: what correlations are about
-            functions[ranked, 0] = (places[ranked] - places[ranked].min()) / max(
-                np.ptp(places[ranked]), 1e-300
-            )
-        absent = np.setdiff1d(np.arange(size), ranked)
-        functions[absent, most + np.arange(len(absent))] = 1.0
-        weights[:most] = np.arange(1.0, len(ranked)) ** -STEEPNESS
-    else:
-        functions = np.eye(size)[:, np.argsort(-share, kind="stable")[: size - 1]]
-    root = np.sqrt(share)[:, None]
-    orthonormal = np.linalg.qr(root * np.column_stack([np.ones(size), functions]))[0][:, 1:] / root
-    basis = contrasts(size)
-    inner = basis.T @ (share[:, None] * orthonormal)
-    covariance = (inner * weights) @ inner.T
-    values, vectors = np.linalg.eigh((covariance + covariance.T) / 2)
-    return Eigen(np.maximum(values, LEAST * max(values.max(initial=0.0), LEAST)), basis @ vectors, vectors)
-
-
 def _posterior(
     measured: MeasuredTables, members: Set, spectra: Mapping[int, Eigen], features: Mapping[int, Reals]
 ) -> Posterior:
-    """Cell by cell in the eigenvectors of Σ_i and Σ_j: prior variance a, noise t: mean · a/(a + t), at/(a + t)."""
     i, j = members
-    deviation = measured.interactions[members] / measured.total - centred(
-        np.outer(*(onto_simplex(measured.table((k,)), 1.0) for k in members))
-    )
-    seen = spectra[i].turned.T @ deviation @ spectra[j].turned
-    prior = STRENGTH**2 * np.outer(spectra[i].values, spectra[j].values)
-    noise = float(measured.variance[members]) / measured.total**2
-    shrunk = prior / (prior + noise)
-    return Posterior(
-        seen * shrunk, noise * shrunk, spectra[i].turned.T @ features[i], spectra[j].turned.T @ features[j]
-    )
+    known = smoothed(measured, members, spectra[i], spectra[j])
+    return Posterior(*known, spectra[i].turned.T @ features[i], spectra[j].turned.T @ features[j])
 
 
 def _triple(

@@ -16,7 +16,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from dualquery.errors import QueryError
-from dualquery.inference.moments import number_codes
+from dualquery.fitting.smooth import number_codes
 from dualquery.queries.models import Factor, ModelFormula
 from dualquery.table.domain import Categorical, Column, Domain, Numeric
 from dualquery.types import Reals

@@ -113,6 +113,32 @@ class Book:
     def left(self) -> int:
         return self.cap - self.spent
 
+    def reserve(self, before: Fraction, failure: Fraction) -> int:
+        """Units for a step that fails with this probability, after others that fail with `before`.
+
+        What is promised at δ holds with all failures f where the rest keeps (ε, δ − f): so much less may be spent.
+        With the reserve in what is spent, spent ≤ cap says exactly that.
+        """
+        if not failure:
+            return 0
+        if self.currency == Currency.EPSILON.value:
+            raise BudgetError(
+                f"the book of '{self.name}' has no delta, and what this would charge may fail with a small "
+                "probability; use a book with a delta"
+            )
+        return self._cap_without(before) - self._cap_without(before + failure)
+
+    def _cap_without(self, failure: Fraction) -> int:
+        """The cap of the same ε at a δ that is smaller by so much."""
+        delta = (
+            math.nextafter(float(decimal(float(self.delta)) - failure), 0.0) if failure else float(self.delta)
+        )
+        if delta <= 0:
+            raise BudgetError(f"no delta is left in the book of '{self.name}'; nothing was charged")
+        if self.currency == Currency.RENYI.value:
+            return renyi_cap(epsilon=float(self.epsilon), delta=delta, order=self.order)
+        return rho_units_of(epsilon=float(self.epsilon), delta=delta)
+
     def cost(self, units: int, span: Span | None) -> PeriodCost:
         """What a charge costs whom: the records of some periods, where the book keeps their calendar."""
         if span is None or self.periods is None:
@@ -188,6 +214,9 @@ class Charge:
     previous: str  # the hash of the charge before, or the origin of the book
     hash: str
     periods: str = ""  # of a calendar, and what it cost their records; all there are where none is named
+    failure: str = (
+        ""  # the part of the δ of the cap that it takes away (`Book.reserve`); nothing where none is named
+    )
 
     @property
     def named(self) -> str:
@@ -222,6 +251,11 @@ class Statement:
     @property
     def head(self) -> str:
         return self.charges[-1].hash if self.charges else self.book.origin
+
+    @property
+    def failures(self) -> Fraction:
+        """With which probability what is promised for the charges may fail altogether."""
+        return sum((Fraction(charge.failure or 0) for charge in self.charges), Fraction(0))
 
     @property
     def costs(self) -> tuple[PeriodCost, ...]:
@@ -349,34 +383,54 @@ class PrepaidLedger(Ledger):
     """
 
     def __init__(
-        self, budget: Budget, *, books: Books, dataset: str | None, span: Span | None = None
+        self,
+        budget: Budget,
+        *,
+        books: Books,
+        dataset: str | None,
+        span: Span | None = None,
+        kind: str = "release",
+        failure: Fraction = Fraction(0),
     ) -> None:
-        super().__init__(budget)
+        super().__init__(budget, failure=failure)
+        self._kind = kind
         self._books = books
         self._span = span
         self._dataset = dataset
         self._entry: Entry | None = None
         self._charging = Lock()
-        books.refuse_unaffordable(dataset, budget, span)
+        books.refuse_unaffordable(dataset, budget, span, failure=failure)
 
     def prepay(self) -> Entry:
         """The charge in the book; made now, if it has not been made."""
         with self._charging:
             if self._entry is None:
-                self._entry = self._books.charge_release(self._dataset, self.budget, span=self._span)
+                self._entry = self._books.charge_release(
+                    self._dataset, self.budget, kind=self._kind, span=self._span, failure=self.failure
+                )
             return self._entry
 
     def charge(self, *events: Event) -> None:
         self.prepay()
         super().charge(*events)
 
+    def risk(self, failure: Fraction) -> None:
+        self.prepay()
+        super().risk(failure)
+
 
 def ledger_of(
-    budget: Budget, *, ledger: Place | None, dataset: str | None, span: Span | None = None
+    budget: Budget,
+    *,
+    ledger: Place | None,
+    dataset: str | None,
+    span: Span | None = None,
+    kind: str = "release",
+    failure: Fraction = Fraction(0),
 ) -> Ledger:
     """The ledger of a release: charged to a book where one is named, on the records of these periods."""
     if ledger is None:
-        return Ledger(budget)
+        return Ledger(budget, failure=failure)
     from dualquery.ledger.books import Books  # no database is loaded where none is asked for
 
-    return PrepaidLedger(budget, books=Books(ledger), dataset=dataset, span=span)
+    return PrepaidLedger(budget, books=Books(ledger), dataset=dataset, span=span, kind=kind, failure=failure)

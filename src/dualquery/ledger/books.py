@@ -11,6 +11,7 @@ import json
 import secrets
 from dataclasses import replace
 from datetime import UTC, datetime
+from fractions import Fraction
 
 import sqlalchemy as sql
 
@@ -50,18 +51,30 @@ class Books:
         with transaction(self._engine, writes=False) as connection:
             return _read(connection, name, lock=False)[-1]
 
-    def charge(self, name: str | None, *, units: int, what: str, span: Span | None = None) -> Entry:
+    def charge(
+        self,
+        name: str | None,
+        *,
+        units: int,
+        what: str,
+        span: Span | None = None,
+        failure: Fraction = Fraction(0),
+    ) -> Entry:
         """Charge units to a book, durably; BudgetError where too little is left, and nothing is changed.
 
         With `span` the records of these periods pay, where the book has a calendar; otherwise all records do.
+        `failure` is charged beside the units (`Book.reserve`).
         """
         with transaction(self._engine, writes=True) as connection:
             number, promise, head, before = _read(connection, name, lock=True)
+            units += before.book.reserve(before.failures, failure)
             cost = before.book.cost(units, span)
             grown = _grown(before, units, cost)
             said = {"day": datetime.now(UTC).date().isoformat(), "what": what}
             if cost.parts and before.book.periods is not None:
                 said["periods"] = cost.written(before.book.periods)
+            if failure:
+                said["failure"] = str(failure)
             body = json.dumps(said, sort_keys=True)
             draft = NewLine(kind="charge", key=secrets.token_hex(16), body=body, units=grown)
             line = chained(draft, head, origin=promise.origin)
@@ -69,17 +82,28 @@ class Books:
         return Entry(Book.of(promise, line.head), Charge.of(line))
 
     def charge_release(
-        self, name: str | None, budget: Budget, *, kind: str = "release", span: Span | None = None
+        self,
+        name: str | None,
+        budget: Budget,
+        *,
+        kind: str = "release",
+        span: Span | None = None,
+        failure: Fraction = Fraction(0),
     ) -> Entry:
         """Charge all that a release, or a service, within this budget may cost, before it begins."""
         book = refuse_other_relation(self.read(name).book, budget)
         what = f"{kind}: epsilon {budget.epsilon!r}, delta {budget.delta!r}, {budget.accounting.value}"
-        return self.charge(book.name, units=book.price(budget), what=what, span=span)
+        if failure:
+            what += f", and delta {float(failure)!r} beside"
+        return self.charge(book.name, units=book.price(budget), what=what, span=span, failure=failure)
 
-    def refuse_unaffordable(self, name: str | None, budget: Budget, span: Span | None = None) -> None:
+    def refuse_unaffordable(
+        self, name: str | None, budget: Budget, span: Span | None = None, *, failure: Fraction = Fraction(0)
+    ) -> None:
         """What `charge_release` would refuse now, before anybody has read a table for nothing."""
         found = self.read(name)
         price = refuse_other_relation(found.book, budget).price(budget)
+        price += found.book.reserve(found.failures, failure)
         _grown(found, price, found.book.cost(price, span))
 
 

@@ -232,8 +232,8 @@ class Draw:
     """How the tables of replicas are drawn from released rows: so many rows each, by public chance.
 
     Where public rows were believed (`fitting.prior`), the truth lies about the release as N₀ records of it would, and
-    not as close as the noise alone says: each table is then drawn from so many of the rows only (`atoms`). Its cells
-    vary by 1/N₀ + 1/n, as Dirichlet(N₀ w) makes them.
+    not as close as the noise alone says: its n records are then drawn from a of the rows only (`atoms`). Cells vary
+    by 1/a + 1/n, which is to be 1/N₀: that n records differ from the next n by chance is counted there already.
     """
 
     records: int
@@ -246,8 +246,9 @@ class Draw:
         if isinstance(artefact, SyntheticRecords):
             allowed = MOST_BYTES * artefact.records.rows // max(1, artefact.records.bytes)
             records = min(records, MOST_DRAWN, max(1, allowed))
-        believed = trust is not None and trust.share > 0
-        return Draw(records, seed, max(1, round(trust.records)) if trust and believed else None)
+        if trust is None or not trust.share or trust.records >= records:
+            return Draw(records, seed)
+        return Draw(records, seed, max(1, round(1 / (1 / trust.records - 1 / records))))
 
     def to_json(self) -> dict[str, int]:
         """As the certificate has it."""
@@ -330,4 +331,5 @@ def _released_again(mechanism: Mechanism[Any, Any], plan: Plan[Any], table: Reco
     curator = Curator(Repeated(table, times), Ledger(task.budget), SeededEntropy(seed))
     outcome = mechanism.run(replace(plan, task=replace(task, rows=told)), curator, rng, silent)
     assert isinstance(outcome.artefact, SyntheticRecords), "a mechanism that has replicas releases records"
-    return finished_records(outcome.artefact.records, outcome.measured, told, rng)
+    totals = None if task.totals is None else task.totals.counted(table)
+    return finished_records(outcome.artefact.records, outcome.measured, told, rng, totals)

@@ -7,7 +7,7 @@ then, with noise that was paid for beforehand, come rows with their unit, pairs 
 all of it (`fitting.views`).
 
 Shares of the budget, after 1% for the number of units where that is private: tables of units 17% (ones .4, pairs .6),
-rows 51% (ones .2, pairs .8), pairs of rows 17%, tallies 15%; within each group by (c_S · cells)^¼. Several child
+rows 49% (ones .2, pairs .8), pairs of rows 16%, tallies 18%; within each group by (c_S · cells)^¼. Several child
 tables share alike.
 """
 
@@ -50,8 +50,9 @@ from dualquery.table.database import Database
 from dualquery.table.domain import Domain
 from dualquery.types import Done, Progress, Set
 
-SHARES = {"units": 0.17, "rows": 0.51, "pairs": 0.17, "tallies": 0.15}
+SHARES = {"units": 0.17, "rows": 0.49, "pairs": 0.16, "tallies": 0.18}
 ONES_OF_UNITS, ONES_OF_ROWS = 0.4, 0.2
+PAIRS_OF_TALLIES = 0.25  # of the share of tallies: how often two values of one row come together in a unit
 TALLIED = 3  # values of an attribute that count in full
 MOST_CELLS = 4_000_000  # of a table: larger ones are left to what pairs of other attributes imply
 ROOM = 1 << 54  # of a stage: weights take twenty bits of it
@@ -276,21 +277,30 @@ def _interactions(
 def _tallied(
     paid: Paid, database: Database, curator: Curator, within: Mapping[int, Allowance]
 ) -> tuple[tuple[Tallies, Measured], ...]:
-    """Every attribute by itself, with an equal share."""
-    table = database.child(paid.child)
-    own = tuple(a for a in range(table.domain.width) if table.domain.sizes[a] > 1)
-    if not own:
+    """Every attribute, and every pair of attributes, each group with equal shares."""
+    sizes = database.child(paid.child).domain.sizes.tolist()
+    varied = [a for a, size in enumerate(sizes) if size > 1]
+    ones, pairs = [*combinations(varied, 1)], [*combinations(varied, 2)]
+    pairs = [(a, b) for a, b in pairs if sizes[a] * sizes[b] <= MOST_CELLS]
+    if not ones:
         return ()
-    alone = [Tallies(database, paid.child, (a,), (1,), TALLIED) for a in own]
-    room = paid.tallies.squared // len(own)
+    of_pairs = PAIRS_OF_TALLIES if pairs else 0.0
+    shares = [(1 - of_pairs) / len(ones)] * len(ones) + [of_pairs / max(1, len(pairs))] * len(pairs)
+    sets: list[Set] = [*ones, *pairs]
+    alone = [Tallies(database, paid.child, (s,), (1,), TALLIED) for s in sets]
     moved = [curator.neighbours.sensitivity(each.bound()).l2_squared for each in alone]
-    times = tuple(max(1, isqrt(room // each)) for each in moved)
-    together = Tallies(database, paid.child, own, times, TALLIED)
+    times = tuple(
+        isqrt(int(paid.tallies.squared * share * (1 - 1e-9)) // each)
+        for share, each in zip(shares, moved, strict=True)
+    )
+    known = [place for place, m in enumerate(times) if m]
+    kept, multipliers = tuple(sets[place] for place in known), tuple(times[place] for place in known)
+    together = Tallies(database, paid.child, kept, multipliers, TALLIED)
     noisy = curator.measure(together, noise=paid.tallies.noise, within=within[id(paid.tallies)])
     variance = float(paid.tallies.noise.variance)
     return tuple(
-        (each, Measured(a, cells / (m * WHOLE), variance / (m * WHOLE) ** 2))
-        for a, each, cells, m in zip(own, alone, together.split(noisy), times, strict=True)
+        (alone[place], Measured(sets[place], cells / (m * WHOLE), variance / (m * WHOLE) ** 2))
+        for place, cells, m in zip(known, together.split(noisy), multipliers, strict=True)
     )
 
 

@@ -23,6 +23,7 @@ import numpy as np
 from dualquery.errors import BudgetError, DualQueryError
 from dualquery.fitting.measured import Measured
 from dualquery.fitting.prior import PublicRows, Trust
+from dualquery.fitting.totals import Totals
 from dualquery.game.data_players import Snapshot
 from dualquery.mechanisms.artefact import Artefact
 from dualquery.mechanisms.wishes import TAKEN, flags_of
@@ -58,6 +59,7 @@ class Task:
     rows_variance: float | None = None
     places: bool = False
     prior: PublicRows | None = None  # rows that are public already (`fitting.prior`)
+    totals: Totals | None = None  # that rows are to meet (`fitting.totals`)
 
     def __post_init__(self) -> None:
         if not 1 <= self.rows <= MOST_PUBLIC_ROWS:

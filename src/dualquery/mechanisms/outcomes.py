@@ -17,6 +17,7 @@ from dualquery.beliefs.factored import Factored, Products, RunningAnswers
 from dualquery.errors import DualQueryError
 from dualquery.fitting.inside import placed
 from dualquery.fitting.measured import Measured
+from dualquery.fitting.totals import Totals
 from dualquery.mechanisms.artefact import BareAnswers, SyntheticRecords, usual_rows
 from dualquery.mechanisms.mechanism import Outcome, Plan, Task
 from dualquery.queries.rules import obeyed
@@ -108,25 +109,31 @@ def synthetic_rows(task: Task, wanted: int | None) -> int:
     return wanted or usual_rows(task.rows)
 
 
-def finished(outcome: Outcome, rows: int, entropy: Entropy) -> Outcome:
-    """The outcome with records that keep all rules, and whose numbers have places in their bins.
+def finished(outcome: Outcome, rows: int, entropy: Entropy, totals: Totals | None = None) -> Outcome:
+    """The outcome with records that keep all rules and meet totals, and whose numbers have places in their bins.
 
-    Nothing is drawn where there are neither rules nor such numbers. `rows` is the number of records of the table.
+    Nothing is drawn where there are neither rules nor totals nor such numbers. `rows` is the number of records of the
+    table.
     """
     artefact = outcome.artefact
     if not isinstance(artefact, SyntheticRecords):
         return outcome
     domain = artefact.records.domain
-    if domain.inner or not (domain.rules or any(map(has_places, domain.columns))):
+    if domain.inner or not (domain.rules or totals is not None or any(map(has_places, domain.columns))):
         return outcome
-    records = finished_records(artefact.records, outcome.measured, rows, entropy.public_generator())
+    generator = entropy.public_generator()
+    records = finished_records(artefact.records, outcome.measured, rows, generator, totals)
     return replace(outcome, artefact=SyntheticRecords(records))
 
 
 def finished_records(
-    records: Records, measured: Sequence[Measured], rows: int, rng: np.random.Generator
+    records: Records,
+    measured: Sequence[Measured],
+    rows: int,
+    rng: np.random.Generator,
+    totals: Totals | None = None,
 ) -> Records:
-    """Records that keep all rules, with places by what was measured inside bins, if anything was.
+    """Records that keep all rules and meet totals, with places by what was measured inside bins, if anything was.
 
     Of units neither: a database has no rules, and numbers of its tables are spread over their bins.
     """
@@ -134,4 +141,6 @@ def finished_records(
         return records
     if records.domain.rules:
         records = obeyed(records, rng)
+    if totals is not None:
+        records = totals.met(records, rng)
     return placed(records, measured, rows, rng)

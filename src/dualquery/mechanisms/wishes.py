@@ -92,7 +92,8 @@ class ProjectionWishes(RowsWishes):
         most=0.5,
     )
     shares: str | None = wish(
-        "How tables share the budget: adaptive (by what was measured first), or fixed (the same of any table).",
+        "How tables share the budget: adaptive (by what was measured first), pairs (the same, of all pairs however "
+        "few the records), or fixed (the same of any table).",
         "HOW",
     )
     items_per_record: int | None = wish(

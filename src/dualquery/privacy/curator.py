@@ -7,19 +7,23 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
+from fractions import Fraction
 
 import numpy as np
 
 from dualquery.counting.counter import Counter
 from dualquery.errors import BudgetError
 from dualquery.privacy.events import GaussianMeasurement, LaplaceMeasurement
+from dualquery.privacy.frequent import threshold
 from dualquery.privacy.ledger import Allowance, Ledger
 from dualquery.privacy.neighbours import Neighbours
-from dualquery.privacy.noise import Noise
+from dualquery.privacy.noise import Gaussian, Noise
 from dualquery.privacy.scores import Score, selection_event
 from dualquery.privacy.selection import Rate, Selected, draw
 from dualquery.privacy.thresholds import Found, Slot, Test
+from dualquery.queries.cells import TextCounts
 from dualquery.queries.countable import Countable
+from dualquery.queries.derived import Multiplied
 from dualquery.randomness import Entropy
 from dualquery.types import Integers
 
@@ -33,7 +37,7 @@ class Surprise:
 
 
 class Curator:
-    """Holds the counter of the private records; speaks through `select`, `measure` and `exceeds`."""
+    """Holds the counter of the private records; speaks through `select`, `measure`, `frequent` and `exceeds`."""
 
     def __init__(self, counter: Counter, ledger: Ledger, entropy: Entropy) -> None:
         self._counter = counter
@@ -71,6 +75,24 @@ class Curator:
         self._ledger.begin()
         truth = self._counter.true_counts(what)
         return truth + noise.draw(len(truth), self._entropy)
+
+    def frequent(self, name: str, *, noise: Gaussian, times: int, failure: Fraction) -> dict[str, int]:
+        """The texts of a column whose number, counted so many times, exceeds a threshold after noise; with both.
+
+        Texts that do not occur are not drawn for, which fails with the probability `failure` at most, charged beside
+        the measurement (`privacy.frequent`).
+        """
+        what = Multiplied(TextCounts(name), times)
+        moving = self.neighbours.records_per_person or 1
+        least = threshold(noise, records=moving, failure=failure, times=times)
+        self._ledger.risk(failure)
+        self._ledger.charge(noise.event(self.neighbours.sensitivity(what.bound())))
+        self._ledger.begin()
+        truth = self._counter.true_counts(what)
+        occur = np.flatnonzero(truth)
+        noisy = truth[occur] + noise.draw(len(occur), self._entropy)
+        texts = self._counter.true_labels(name)
+        return {texts[i]: int(y) for i, y in zip(occur.tolist(), noisy, strict=True) if y > least}
 
     def exceeds(
         self, questions: Countable, hypotheses: Integers | int, *, test: Test, slot: Slot, noise: Noise

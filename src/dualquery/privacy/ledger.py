@@ -26,8 +26,10 @@ class Ledger:
     bounds, which holds for fixed sizes only: for what is charged after the first draw it goes on as a filter.
     """
 
-    def __init__(self, budget: Budget) -> None:
+    def __init__(self, budget: Budget, *, failure: Fraction = Fraction(0)) -> None:
         self._budget = budget
+        self._failure = failure  # what may be risked beside the budget, and adds to its δ
+        self._risked = Fraction(0)
         self._interpreter = opened(budget)
         self._events: list[Event] = []
         self._begun = False
@@ -46,6 +48,18 @@ class Ledger:
         """The whole Rényi order α at which this ledger adds up, one for its life."""
         require(isinstance(self._interpreter, RenyiSum), "Only renyi accounting keeps one Rényi order.")
         return best_order(epsilon=self._budget.epsilon, delta=self._budget.delta)
+
+    @property
+    def failure(self) -> Fraction:
+        """The probability with which what is promised for the budget may fail altogether."""
+        return self._failure
+
+    def risk(self, failure: Fraction) -> None:
+        """Account for a step that fails with this probability, before it happens."""
+        with self._lock:
+            if self._risked + failure > self._failure:
+                raise BudgetError("The budget does not pay for this risk; reserve more of its delta for it.")
+            self._risked += failure
 
     def charge(self, *events: Event) -> None:
         """Pay for events before they happen; if they cost too much, raise BudgetError and change nothing."""

@@ -19,6 +19,7 @@ by K equal records (docs/schema.md).
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
+from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, ClassVar
 
@@ -97,8 +98,9 @@ class Neighbours(ABC):
                     f"leave them out, or ask for 'person-{name}'",
                 )
                 return relation
-        if name == _InParts.value:
-            return _InParts()
+        for other in (_InParts(), ReplaceWithin()):
+            if other.value == name:
+                return other
         for kind in (PersonAddRemove, PersonReplace):
             if kind.value == name:
                 if records_per_person is None:
@@ -169,6 +171,43 @@ class _InParts(_OneRecord):
 
     def largest_squared(self, *, alone: int, apart: int) -> int:
         return PARTS**2 * alone
+
+
+@dataclass(frozen=True)
+class ReplaceWithin(_OneRecord):
+    """A record is replaced by one that is alike in some attributes, of which totals of this very table are public.
+
+    Tables with other totals are no neighbours, so nothing is promised about these attributes. Counts of sets inside
+    of them do not move at all; any other sum moves no farther than between two records (`moves`).
+    """
+
+    attributes: tuple[str, ...] = ()
+
+    value = "replace-within"
+    size_is_public = True
+
+    @property
+    def change(self) -> str:  # type: ignore[override]
+        return f"were replaced by any other with the same {self.named_attributes}"
+
+    @property
+    def named_attributes(self) -> str:
+        return " and ".join([", ".join(self.attributes[:-1]), *self.attributes[-1:]]).removeprefix(" and ")
+
+    def words(self) -> str:
+        return (
+            f"tables that differ in one record, and there not in {self.named_attributes}, of which totals are "
+            "public; the number of records is public"
+        )
+
+    def moves(self, attributes: Iterable[str]) -> bool:
+        """Whether a neighbour can have other counts of the table over these attributes."""
+        return not set(attributes) <= set(self.attributes)
+
+    def largest(self, *, alone: int, apart: int) -> int:
+        if not self.attributes:
+            raise BudgetError(f"'{self.value}' is for a release with totals of this very table (--totals)")
+        return apart
 
 
 @dataclass(frozen=True)

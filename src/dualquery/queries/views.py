@@ -7,9 +7,9 @@ add. A norm is largest at a corner of a hull, so that a unit that is added or re
 L · `alone` of one flat record, and one that becomes another by at most L · max(`alone`, `apart`), however many rows
 hang on it. Where c is large, each row counts alike, and where it is small, units do; `c` is public.
 
-*Tallies* are of another kind: how many units have exactly k rows of a value. A unit with m rows lies in at most
-t = min(m, V) cells of an attribute of V values. It counts ⌊L · √(min(1, c/t)/c)⌋ in each, c at most V: its length is
-at most L.
+*Tallies* are of another kind: how many units have exactly k rows of a value, or of a pair of values. A unit with m
+rows has rows in at most t = min(m, V) of V cells. It counts ⌊L · √(min(1, c/t)/c)⌋ for each, c at most V: its length
+is at most L.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import dataclass
 from functools import cached_property
-from math import isqrt
+from math import isqrt, prod
 from typing import cast
 
 import numpy as np
@@ -34,7 +34,7 @@ from dualquery.types import Integers, Set
 
 WHOLE = 1_000  # L
 MOST_PAIRED = 16  # rows of a unit that are looked at in pairs: the first ones, whose order is a unit's own
-MOST_TALLIED = 12  # rows of a value; more are counted as so many
+MOST_TALLIED, MOST_OF_PAIRS = 12, 2  # rows of a value, and of a pair of values; more are counted as so many
 _AT_ONCE = 1 << 19  # weighted records
 
 
@@ -149,13 +149,13 @@ class ViewInteractions(Derived):
 
 @dataclass(frozen=True)
 class Tallies:
-    """For some attributes of a child table, each times a whole number of its own: weighted units with exactly k ≥ 1
-    rows of value v, k fastest. Units with more than `most` rows of a value are counted with those that have so many.
+    """For some sets of attributes of a child table, each times a whole number of its own: weighted units with exactly
+    k ≥ 1 rows of a cell, k fastest. Units with more than `most` such rows are counted with those that have so many.
     """
 
     database: Database
     child: str
-    attributes: Set
+    sets: tuple[Set, ...]
     multipliers: tuple[int, ...]
     c: int
 
@@ -163,45 +163,45 @@ class Tallies:
     def table(self) -> Linked:
         return self.database.child(self.child)
 
-    @property
-    def most(self) -> int:
-        return min(self.table.at_most, MOST_TALLIED)
+    def shape(self, members: Set) -> tuple[int, ...]:
+        """The values of the attributes, and the largest k."""
+        most = MOST_TALLIED if len(members) == 1 else MOST_OF_PAIRS
+        return (*(int(self.table.domain.sizes[a]) for a in members), min(self.table.at_most, most))
 
-    def values(self, attribute: int) -> int:
-        return int(self.table.domain.sizes[attribute])
-
-    def weights(self, attribute: int) -> NDArray[np.int64]:
+    def weights(self, members: Set) -> NDArray[np.int64]:
         """What a unit with 0, 1, 2, … rows counts in each of its cells."""
-        values = self.values(attribute)
+        values = prod(self.shape(members)[:-1])
         c = min(self.c, values)
         cells = (min(max(m, 1), values) for m in range(self.table.at_most + 1))
         return np.array([isqrt(WHOLE**2 * min(t, c) // (t * c)) for t in cells], np.int64)
 
     def counts(self, units: Records) -> Integers:
         members = cast("Units", units).members[self.database.place(self.child)]
-        owner, parts = members.owner, []
-        for attribute, multiplier in zip(self.attributes, self.multipliers, strict=True):
-            values = self.values(attribute)
-            codes = cast("NDArray[np.unsignedinteger]", members.records.columns[attribute])
-            held, many = np.unique(owner * values + codes, return_counts=True)
-            cell = held % values * self.most + np.minimum(many, self.most) - 1
-            cells = np.zeros(values * self.most, np.int64)
-            np.add.at(cells, cell, self.weights(attribute)[members.sizes[held // values]])
+        parts = []
+        for attributes, multiplier in zip(self.sets, self.multipliers, strict=True):
+            *sizes, most = self.shape(attributes)
+            code, values = members.owner, prod(sizes)
+            for a, size in zip(attributes, sizes, strict=True):
+                code = code * size + cast("NDArray[np.unsignedinteger]", members.records.columns[a])
+            held, many = np.unique(code, return_counts=True)
+            cells = np.zeros(values * most, np.int64)
+            weights = self.weights(attributes)[members.sizes[held // values]]
+            np.add.at(cells, held % values * most + np.minimum(many, most) - 1, weights)
             parts.append(multiplier * cells)
         return np.concatenate(parts)
 
     def bound(self) -> Bound:
-        """Of an attribute t · w and t · w² of the unit where these are largest; two units may share no cell."""
-        return sum(map(self._bound_of, self.attributes, self.multipliers), NOTHING)
+        """Of a set t · w and t · w² of the unit where these are largest; two units may share no cell."""
+        return sum(map(self._bound_of, self.sets, self.multipliers), NOTHING)
 
-    def _bound_of(self, attribute: int, multiplier: int) -> Bound:
+    def _bound_of(self, members: Set, multiplier: int) -> Bound:
         rows = np.arange(1, self.table.at_most + 1)
-        cells, weight = np.minimum(rows, self.values(attribute)), self.weights(attribute)[1:]
+        cells, weight = np.minimum(rows, prod(self.shape(members)[:-1])), self.weights(members)[1:]
         l1, l2_squared = int((cells * weight).max()), int((cells * weight**2).max())
         return Bound((l1, l2_squared), (2 * l1, 2 * l2_squared)).times(multiplier)
 
     def split(self, numbers: Integers) -> list[Integers]:
-        """The numbers of each attribute, values by k."""
-        shapes = [(self.values(attribute), self.most) for attribute in self.attributes]
-        ends = np.cumsum([values * most for values, most in shapes])[:-1]
+        """The numbers of each set, one axis an attribute, and k."""
+        shapes = list(map(self.shape, self.sets))
+        ends = np.cumsum(list(map(prod, shapes)))[:-1]
         return [part.reshape(shape) for part, shape in zip(np.split(numbers, ends), shapes, strict=True)]

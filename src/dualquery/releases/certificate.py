@@ -153,6 +153,7 @@ def certify(
     book: Mapping[str, str | int] | None = None,
     artefact: str | None = None,
     prior: Sequence[Mapping[str, Any]] = (),
+    totals: Sequence[Mapping[str, Any]] = (),
     trust: Trust | None = None,
 ) -> Certificate:
     """The certificate of a finished run. What is called spent is what the ledger paid, never the plan."""
@@ -198,6 +199,7 @@ def certify(
             **({} if artefact is None else {"artefact": artefact}),
             "replicas": replicas,
             **({"prior": list(prior)} if prior else {}),
+            **({"totals": list(totals)} if totals else {}),
             **({} if trust is None else {"trust": {"records": trust.records, "share": trust.share}}),
             "workload": {
                 "spec": workload.spec,
@@ -457,6 +459,7 @@ FIELDS: dict[str, Any] = {
     "replicas": {"number": WHOLE, "records": COUNT, "seed": WHOLE, "atoms?": COUNT},
     "fitted?": {"origin": TEXT, "tables": COUNT},
     "prior?": [{"origin": TEXT, "records": WHOLE, "digest": DIGEST, "lacks": TEXTS}],
+    "totals?": [{"attributes": TEXTS, "records": COUNT, "digest": DIGEST}],
     "trust?": {"records": NUMBER, "share": CHANCE},
     "period?": {"periods": TEXT, "column": TEXT, "calendar": TEXT},
     "workload": {"spec": TEXT, "queries": WHOLE, "digest": TEXT},

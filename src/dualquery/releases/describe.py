@@ -8,8 +8,8 @@ import numpy as np
 import pyarrow as pa
 
 from dualquery.errors import QueryError
+from dualquery.fitting.smooth import number_codes
 from dualquery.inference.inside import least_of_quantiles
-from dualquery.inference.moments import number_codes
 from dualquery.table.cells import floats_of
 from dualquery.table.dates import Dates
 from dualquery.table.domain import Column, Items
@@ -23,8 +23,8 @@ NAMES = ["mean", "sd", "q25", "median", "q75"]
 
 def described(release: Release) -> pa.Table:
     """One row a column: of numbers mean, deviation and quartiles, of others the most frequent value and its share."""
-    if release.records is None:
-        raise QueryError("this release holds no synthetic records to describe; ask `answers`")
+    if release.records is None or release.certificate.schema.domain.kind != "records":
+        raise QueryError("this release holds no synthetic records of one table to describe; ask `answers`")
     rows = []
     for number, column in enumerate(release.domain.columns):
         if isinstance(column, Items):

@@ -20,7 +20,6 @@ from numpy.typing import NDArray
 
 from dualquery.errors import DualQueryError, QueryError
 from dualquery.queries.families import grammar_of
-from dualquery.queries.language.reader import Reader
 from dualquery.queries.language.vocabulary import unknown_name
 from dualquery.queries.tables import Tables
 from dualquery.table.domain import Categorical, Items
@@ -83,7 +82,7 @@ def cells_table(
     elif where is None:
         answers = release.answers_of(group)
     else:
-        Reader(release.domain).read(where, place="where")  # what is wrong with it is told of it alone
+        release.answer_all([where], places=["where"])  # what is wrong with it is told of it alone
         texts = group.texts(np.arange(group.size, dtype=np.int64))
         answers = release.answer_all([f"{text} & ({where})" for text in texts], places=["where"] * group.size)
     order = _in_order(members, release.domain.sizes)
@@ -98,7 +97,7 @@ def cells_table(
 
 def attributes_of(release: Release, by: str | Sequence[str]) -> list[int]:
     """The numbers of some attributes by their names."""
-    if release.domain.kind != "records":
+    if release.domain.kind not in ("records", "database"):
         words = grammar_of(release.domain).words
         raise QueryError(f"this table is asked about {words}, one question at a time; ask `answers`")
     names, found = _names(by), []

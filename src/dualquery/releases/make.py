@@ -6,6 +6,7 @@ curator; write the certificate from what the ledger paid.
 
 from __future__ import annotations
 
+import os
 from collections.abc import Mapping
 from dataclasses import replace
 from functools import partial
@@ -48,11 +49,19 @@ from dualquery.releases.plan import (
     plan_checked,
     records_per_person,
     refuse_hopeless,
+    refuse_unmet,
     settle,
     warnings_of,
 )
-from dualquery.releases.priors import public_rows
+from dualquery.releases.priors import lacking, public_rows
 from dualquery.releases.release import Release, records_of
+from dualquery.releases.totals import (
+    doubts_of,
+    public_totals,
+    refuse_another_number,
+    refuse_rows_beside,
+    relation_of,
+)
 from dualquery.table.domain import Domain
 from dualquery.table.linking import AnyDatabase
 from dualquery.table.periods import RunningSpan, Span
@@ -78,6 +87,8 @@ def release(
     dataset: str | None = None,
     prior: Any = None,
     prior_origin: str | None = None,
+    prior_key: str | os.PathLike[str] | None = None,
+    totals: Any = None,
     period: str | Span | None = None,
     check: float = SHARE,
     accept: GivenAcceptance | None = None,
@@ -97,11 +108,13 @@ def release(
     differ in their number of records, `records` declares it; without it 1% of the budget measures it. `ledger` (a
     file or a URL) and `dataset` name the book that is charged with the whole budget before a count is read, and stays
     charged if the release fails (docs/certificate.md). `prior` is what is public already: a release or its folder, or
-    a file or frame together with its `prior_origin`; several in a list. It is believed as far as the noisy
-    measurements bear it out (docs/how_it_works.md). `period` names a period of the schema's calendar, like `2024-Q3`,
-    a longer one, or two with .. between them: its records alone are read, one by one, whatever the table holds
-    (docs/schema.md). `check` is the share of the budget with which the release
-    measures its own error (0: it does not), and `accept` a file (or a dict) that says beforehand what good enough is.
+    a file or frame together with its `prior_origin`; several in a list (with `prior_key` all are folders that this
+    key has signed). It is believed as far as the noisy measurements bear it out (docs/how_it_works.md). `totals` are
+    public tables of counts (a file or a frame, several in a list) that the released rows are to meet exactly.
+    `period` names a period of the schema's calendar, like `2024-Q3`, a longer one, or two with .. between them: its
+    records alone are read, one by one, whatever the table holds (docs/schema.md). `check` is the share of the budget
+    with which the release measures its own error (0: it does not), and `accept` a file (or a dict) that says
+    beforehand what good enough is.
     `threads` (all cores) changes how long it takes, and no byte. `engine="cuda"` counts and fits on a GPU
     (docs/gpu.md).
     """
@@ -110,11 +123,14 @@ def release(
     workload = workload_from(described.domain, workload)
     check_rules(described.domain)
     check_plays(mechanism, described.domain.kind)
-    public, priors = public_rows(prior, prior_origin, described, table)
+    public, priors = public_rows(prior, prior_origin, described, table, prior_key)
+    meeting, counted = public_totals(totals, described, table)
     checking = Wanted.of(check, accept, described.domain)
     wanted, seed = checked_options(options), checked_seed(seed)
+    refuse_rows_beside(wanted, meeting)
     records = checked_rows("records", records)
     budget, table = _budget(budget, table, described, wanted, tell)
+    budget = relation_of(budget, meeting, ledger)
     budget = replace(budget, adaptive=measures_rows(budget, records))
     booked = (
         None
@@ -122,7 +138,7 @@ def release(
         else settle(workload, budget, wanted, mechanism, None, booked=True, prior=public)
     )
     if booked is not None and booked.budget.adaptive:
-        refuse_hopeless(workload, booked.budget, wanted, mechanism, public, checking)
+        refuse_hopeless(workload, booked.budget, wanted, mechanism, public, checking, meeting)
     prepaid = (
         None
         if booked is None
@@ -131,6 +147,7 @@ def release(
     counter = counting(table, described, budget.neighbours, wanted.get("memory"), tell)
     tell("planning", 0, 1)
     rows = shared_rows(counter, budget.neighbours) or records
+    refuse_another_number(budget, meeting, rows)
     settled = booked or settle(
         workload,
         budget,
@@ -145,12 +162,16 @@ def release(
     entropy = entropy_from(seed)
     curator = Curator(counter, paying, entropy)
     known = known_rows(curator, counter, records)
-    task = replace(known.task(workload, places=counter.knows_places), prior=public)
+    task = replace(known.task(workload, places=counter.knows_places), prior=public, totals=meeting)
     chosen, plan, reserved = settled.planned or plan_checked(task, wanted, mechanism, checking)
+    refuse_unmet(plan, meeting)
+    plan = replace(plan, task=replace(plan.task, totals=meeting))
     tell("planning", 1, 1)
     entry = paying.prepay().to_json() if isinstance(paying, PrepaidLedger) else None  # now at the latest
     allowed = () if isinstance(reserved, Unchecked) else curator.allow(reserved.event)
-    outcome = finished(chosen.run(plan, curator, entropy.public_generator(), tell), task.rows, entropy)
+    outcome = finished(
+        chosen.run(plan, curator, entropy.public_generator(), tell), task.rows, entropy, meeting
+    )
     draw = Draw.of(
         outcome.artefact, task.rows, int(entropy.public_generator().integers(MOST_SEEDS)), outcome.trust
     )
@@ -171,7 +192,11 @@ def release(
         entropy=entropy,
         rows_from=known.source,
         synthetic_rows=outcome.artefact.rows,
-        rows_for_people=None if wanted.get("synthetic_rows") else known.rows,
+        rows_for_people=None
+        if wanted.get("synthetic_rows")
+        else known.rows
+        if meeting is None
+        else meeting.number,
         artefact=outcome.artefact.words,
         replicas={"number": len(replicas), **draw.to_json()},
         predicted_error=predicted,
@@ -179,11 +204,13 @@ def release(
         warnings=[
             *foreign_code(chosen),
             *warnings_of(budget, known.rows, described, seed=seed),
+            *doubts_of(budget, meeting, known.rows),
             *doubts(accepted),
         ],
         notes=(
             *plan.notes,
             *outcome.notes,
+            *lacking(priors, described),
             *notes_of_machines(),
             *(() if described.within is None else described.within.notes),
         ),
@@ -193,6 +220,7 @@ def release(
         accepted=accepted,
         book=entry,
         prior=priors,
+        totals=counted,
         trust=outcome.trust,
     )
     return Release(certificate, workload.domain, outcome.artefact, replicas, measured)
@@ -250,12 +278,6 @@ def refuse_dropping(schema: Schema, neighbours: Neighbours) -> None:
     The neighbours of the promise are rows of the file. A row that is dropped for its contents changes the public
     number between them; where the number is private, dropping looks at one row by itself and is harmless.
     """
-    if schema.domain.inner and neighbours.size_is_public:
-        raise SchemaError(
-            "rows of a database that have no place in the schema are dropped, which would give away how many do, "
-            "because the number of records is public between these neighbours; release with --neighbours add-remove, "
-            "or Budget(ε, δ, 'add-remove')"
-        )
     if schema.drops_rows and neighbours.size_is_public:
         raise SchemaError(
             "the schema drops rows by what they contain, which would give away how many do, because the number of "

@@ -16,8 +16,9 @@ from dataclasses import dataclass, replace
 from types import MappingProxyType
 from typing import Any, NamedTuple
 
-from dualquery.errors import BudgetError, DualQueryError
+from dualquery.errors import BudgetError, DualQueryError, SchemaError
 from dualquery.fitting.prior import PublicRows
+from dualquery.fitting.totals import Totals
 from dualquery.kinds.kind import TIGHTEST_FIRST, choose
 from dualquery.mechanisms.mechanism import AnotherAccounting, AnyMechanism, Plan, Step, Task
 from dualquery.mechanisms.wishes import MECHANISMS
@@ -218,19 +219,28 @@ def refuse_hopeless(
     mechanism: str | None,
     prior: PublicRows | None = None,
     wanted: Wanted = NOTHING_WANTED,
+    totals: Totals | None = None,
 ) -> None:
     """Refuse what no number of records would let be planned and judged; the first that stands ends the search."""
     priced, refused = price_of_rows(budget), None
     for rows in TRIED:
         try:
             task = replace(priced.known(rows).task(workload, places=True), prior=prior)
-            plan_checked(task, options, mechanism, wanted)
+            refuse_unmet(plan_checked(task, options, mechanism, wanted).plan, totals)
         except DualQueryError as problem:
             refused = refused or problem
         else:
             return
     assert refused is not None, "some number was tried"
     raise refused
+
+
+def refuse_unmet(made: Plan[Any], totals: Totals | None) -> None:
+    """Refuse totals where no records leave that could meet them."""
+    if totals is not None and not made.records:
+        raise DualQueryError(
+            f"totals are met by synthetic records, and '{made.mechanism}' makes none; leave out --totals"
+        )
 
 
 @for_callers
@@ -305,6 +315,11 @@ def _announced(planned: WithCheck) -> WithCheck:
 def records_per_person(schema: Schema, neighbours: Neighbours) -> int | None:
     """How many records of a person are read, None for all; refused where schema and neighbours do not agree."""
     most = neighbours.records_per_person
+    if schema.domain.inner and (neighbours.size_is_public or most is not None):
+        raise SchemaError(
+            "a database protects units, and its rows that have no place in the schema are dropped, so that the "
+            "number of units is private: release with --neighbours add-remove, or Budget(ε, δ, 'add-remove')"
+        )
     if most is None:
         if schema.unit is not None and not schema.long:
             raise DualQueryError(

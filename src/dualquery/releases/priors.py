@@ -24,6 +24,7 @@ from dualquery.fitting.prior import PublicRows
 from dualquery.queries.tables import attribute_codes
 from dualquery.releases.release import Release
 from dualquery.releases.sentences import why_not_private
+from dualquery.releases.verify import verify
 from dualquery.table.dates import Dates
 from dualquery.table.domain import Categorical, Domain, Numeric
 from dualquery.table.encoding import encode
@@ -38,22 +39,27 @@ Entry = dict[str, Any]  # of the certificate
 
 
 def public_rows(
-    given: Any, origin: str | None, schema: Schema, table: Any
+    given: Any, origin: str | None, schema: Schema, table: Any, key: str | os.PathLike[str] | None = None
 ) -> tuple[PublicRows | None, list[Entry]]:
-    """The rows of one prior or of several, and how the certificate names them."""
+    """The rows of one prior or of several, and how the certificate names them.
+
+    With a public `key` every prior is to be the folder of a release that is signed by it.
+    """
     priors = [] if given is None else list(given) if isinstance(given, list | tuple) else [given]
     if not priors:
         if origin is not None:
             raise DualQueryError("a prior's origin was given and no prior; name it with --prior")
+        if key is not None:
+            raise DualQueryError("a key for priors was given and no prior; name it with --prior")
         return None, []
-    if schema.domain.kind != "records" or not all(_is_plain(column) for column in schema.domain.columns):
+    if schema.domain.kind != "records" or not all(is_plain(column) for column in schema.domain.columns):
         raise DualQueryError(
             "a prior is for tables of attributes: without graphs, points, codes or blocks of items"
         )
     found, entries = [], []
     for each in priors:
         refuse_same(each, table)
-        rows, entry = _read(each, origin, schema)
+        rows, entry = _read(each, origin, schema, key)
         found.append(rows)
         entries.append(entry)
     codes = np.concatenate([each.codes for each in found])
@@ -61,16 +67,16 @@ def public_rows(
     return PublicRows(codes, weights, sum(each.number for each in found)), entries
 
 
-def _is_plain(column: object) -> bool:
+def is_plain(column: object) -> bool:
     return isinstance(column, Categorical | Numeric | Dates)
 
 
-def refuse_same(prior: object, table: object) -> None:
-    """Refuse a prior that is named by the same words as the private table."""
-    if _same(prior, table):
+def refuse_same(given: object, table: object, word: str = "prior") -> None:
+    """Refuse a prior, or totals, that are named by the same words as the private table."""
+    if _same(given, table):
         raise DualQueryError(
-            "the prior is the private table itself, and a prior's rows may be released as they are; name rows "
-            "that are public"
+            f"the {word} named here is the private table itself, and what is in it may be released as it is; name "
+            "something that is public"
         )
 
 
@@ -108,8 +114,27 @@ def _identity(file: str) -> object:
     return found.st_dev, found.st_ino
 
 
-def _read(given: Any, origin: str | None, schema: Schema) -> tuple[PublicRows, Entry]:
-    if isinstance(given, str | os.PathLike) and (Path(given) / CERTIFICATE).is_file():
+def lacking(entries: Sequence[Entry], schema: Schema) -> tuple[str, ...]:
+    """Of priors that do not have all columns, which are used."""
+    names = schema.domain.names()
+    return tuple(
+        f"of the prior '{each['origin']}' {', '.join(n for n in names if n not in each['lacks'])} are used; it has "
+        f"no {', '.join(each['lacks'])}"
+        for each in entries
+        if each["lacks"]
+    )
+
+
+def _read(
+    given: Any, origin: str | None, schema: Schema, key: str | os.PathLike[str] | None
+) -> tuple[PublicRows, Entry]:
+    folder = isinstance(given, str | os.PathLike) and (Path(given) / CERTIFICATE).is_file()
+    if key is not None and not folder:
+        raise DualQueryError(
+            "a key signs folders of releases, and one of the priors is none; leave out that prior, or --prior-key"
+        )
+    if folder:
+        verify(given, key)
         given = Release.load(given)
     if isinstance(given, Release):
         return _of_release(given, schema)
@@ -120,7 +145,7 @@ def _read(given: Any, origin: str | None, schema: Schema) -> tuple[PublicRows, E
         raise DualQueryError(
             "say where the prior's rows come from and why they are public: --prior-origin 'census sample 2023'"
         )
-    codes, lacks = _codes(given, schema, f"the prior '{origin}'")
+    codes, lacks = codes_of(given, schema, f"the prior '{origin}'")
     return PublicRows.of(codes), _entry(origin, codes, len(codes), lacks)
 
 
@@ -135,7 +160,7 @@ def _of_release(release: Release, schema: Schema) -> tuple[PublicRows, Entry]:
         )
     spent = release.certificate["spent"]
     origin = f"a release of ε = {spent['epsilon']:g}, made {release.certificate['created'][:10]}"
-    codes, lacks = _codes(release.to_arrow(), schema, "the prior")
+    codes, lacks = codes_of(release.to_arrow(), schema, "the prior")
     records = int(release.certificate["records"]["rows"])
     rows = replace(PublicRows.of(codes), number=float(min(records, len(codes))))
     return rows, _entry(origin, codes, records, lacks)
@@ -146,7 +171,7 @@ def _entry(origin: str, codes: NDArray[np.int32], records: int, lacks: Sequence[
     return {"origin": origin, "records": records, "digest": f"sha256:{digest}", "lacks": list(lacks)}
 
 
-def _codes(given: Any, schema: Schema, words: str) -> tuple[NDArray[np.int32], list[str]]:
+def codes_of(given: Any, schema: Schema, words: str) -> tuple[NDArray[np.int32], list[str]]:
     """A row of codes for each public row, −1 where it has no such column, and the names of these columns."""
     names = list(schema.domain.names())
     try:

@@ -110,7 +110,7 @@ def _header(certificate: Certificate) -> str:
 def _tiles(certificate: Certificate) -> str:
     budget, spent = certificate["budget"], certificate["spent"]
     mean = certificate.predicted_error.mean
-    change = "replaced" if budget["neighbours"].endswith("replace") else "added or removed"
+    change = "replaced" if "replace" in budget["neighbours"] else "added or removed"
     most = words.relation(certificate).records_per_person
     counted = "" if most is None else f", at most {most:,} records each"
     tiles = [
@@ -494,7 +494,7 @@ def plotted(release: Release, by: str | Sequence[str], where: str | None) -> Fig
 def in_short(release: Release) -> str:
     """One line, for people and logs."""
     certificate, width = release.certificate, release.domain.width
-    rows = certificate["synthetic_rows"]
+    rows = release.artefact.rows
     what = "answers" if rows is None else f"{rows:,} synthetic records"
     what = release.artefact.words or what
     budget = certificate["budget"]

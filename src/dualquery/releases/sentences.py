@@ -5,11 +5,12 @@ from __future__ import annotations
 import math
 from collections import Counter
 from collections.abc import Mapping
+from dataclasses import replace
 from typing import Any
 
 from dualquery.kinds.kind import Kind, kind_named
 from dualquery.privacy.budget import PROMISES_LITTLE
-from dualquery.privacy.neighbours import Neighbours
+from dualquery.privacy.neighbours import Neighbours, ReplaceWithin
 from dualquery.releases.certificate import Certificate, RowsFrom
 from dualquery.releases.release import with_bar
 
@@ -110,7 +111,19 @@ def promise(certificate: Certificate) -> list[str]:
         *_for_instance(epsilon, "records" if person else "record"),
         f"This holds for every {one}, against everybody, whatever they know "
         "already, however long they compute, and whatever is done with the release afterwards.",
+        *_within(protected),
         *_period(certificate, person=person),
+    ]
+
+
+def _within(protected: Neighbours) -> list[str]:
+    """Where totals of this very table are public."""
+    if not isinstance(protected, ReplaceWithin):
+        return []
+    return [
+        f"It is about everything of a record except {protected.named_attributes}: totals of this very table, which "
+        "are public, count how many records have which, and whoever knows the others may work out the last. Together "
+        "with these totals nothing is promised about them.",
     ]
 
 
@@ -120,7 +133,7 @@ def _period(certificate: Certificate, *, person: bool) -> list[str]:
     if found is None:
         return []
     said = f"Only records of {found['periods']} were read, by the date in “{found['column']}”. "
-    if certificate["budget"]["neighbours"] == "replace":
+    if relation(certificate).size_is_public:
         said += "A record is replaced by another of the same period, and how many each period has is public. "
     who = "one person's records of one period" if person else "one record"
     return [
@@ -139,7 +152,13 @@ def why_not_private(certificate: Certificate) -> str:
 def relation(certificate: Certificate) -> Neighbours:
     """Between which tables the promise holds."""
     budget = certificate["budget"]
-    return Neighbours.named(budget["neighbours"], budget.get("records_per_person"))
+    found = Neighbours.named(budget["neighbours"], budget.get("records_per_person"))
+    return replace(found, attributes=_of_totals(certificate)) if isinstance(found, ReplaceWithin) else found
+
+
+def _of_totals(certificate: Certificate) -> tuple[str, ...]:
+    """The attributes that totals are about."""
+    return tuple(dict.fromkeys(name for each in certificate.get("totals", ()) for name in each["attributes"]))
 
 
 def _how_similar(epsilon: float) -> str:
@@ -243,6 +262,11 @@ def public(certificate: Certificate) -> list[str]:
             ["The number of persons: it is not printed here, but it is not protected either."]
             if relation(certificate).value == "person-replace"
             else []
+        ),
+        *(
+            f"How many records have which {' and '.join(each['attributes'])}: the totals are public, and the "
+            f"synthetic records, {each['records']:,} of them, meet them exactly."
+            for each in certificate.get("totals", ())
         ),
         f"The questions: {workload['queries']:,} of them, {workload['spec']}.",
         *(_prior(each) for each in certificate.get("prior", ())),

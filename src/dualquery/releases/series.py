@@ -103,6 +103,10 @@ class Series:
         Only records of the period are read, whatever the table holds. The release starts from what those before it
         have measured. `options` are those of `dualquery.release`.
         """
+        if options.get("totals") is not None:
+            raise DataError("totals are for a single release: sums over periods would not meet them")
+        if budget.delta == 0:
+            raise BudgetError("a series adds up Gaussian noise; use a delta above 0")
         if self._ledger is None:
             raise DataError("name the ledger that is charged with the release of each period")
         span, tell = self._next(period, self._ledger), progress or silent
@@ -115,6 +119,10 @@ class Series:
                 options = {"check": 0, "mechanism": "projection", "shares": "fixed", **options}
             else:
                 prior = self._summed(before, bars=False) if before else None
+                if (
+                    before and options.get("mechanism", "projection") == "projection"
+                ):  # of all pairs, for the sum
+                    options = {"mechanism": "projection", "shares": "pairs", **options}
             made = release(
                 table,
                 schema=self.schema,

@@ -1,8 +1,9 @@
 """SQL on the synthetic rows, by DuckDB.
 
-The rows are the table `data`. They are not as many as the private records, so every `count` and `sum` over them is
-multiplied by records / rows. DuckDB hands out its reading of a query as JSON; there each such call is replaced by its
-product with that number, and the query is handed back: nothing is read here with patterns.
+The rows are the table `data`, of a database each table by its name. They are not as many as the private records, so
+every `count` and `sum` over them is multiplied by records / rows. DuckDB hands out its reading of a query as JSON;
+there each such call is replaced by its product with that number, and the query is handed back: nothing is read here
+with patterns.
 
 `releases.sql_bars` says how far off each number may be.
 """
@@ -26,30 +27,41 @@ Node = dict[str, Any]
 
 
 class SqlQuery:
-    """A query as DuckDB reads it."""
+    """A query as DuckDB reads it. `keys` names the key of each table of a database, and is empty for one table."""
 
-    def __init__(self, duckdb: Any, text: str) -> None:
+    def __init__(self, duckdb: Any, text: str, keys: Mapping[str, str] | None = None) -> None:
         if not isinstance(text, str):
             raise QueryError(f"expected SQL as text, got {type(text).__name__}")
-        self._error = duckdb.Error
+        self._error, self._keys = (
+            duckdb.Error,
+            {name.lower(): key.lower() for name, key in (keys or {}).items()},
+        )
         # One thread: groups come in the same order every time, also where nobody asks for one.
         config = {"enable_external_access": "false", "threads": "1"}
         self._connection = duckdb.connect(":memory:", config=config)
         self._tree = self._read(text)
         self._node: Node = self._tree["statements"][0]["node"]
         self._plain = self._node["type"] == "SELECT_NODE"
-        _refuse_what_cannot_be_scaled(self._node)
+        if self._keys:
+            refuse_what_is_not_along_keys(self._tree, self._keys)
+        else:
+            _refuse_what_cannot_be_scaled(self._node)
 
-    def of(self, rows: pa.Table, number: float, *, whole: bool = False) -> pa.Table:
-        """What the query makes of some rows, as if they were so many; without `whole`, of every group there is."""
-        scaled = self._scaled(number / rows.num_rows)
+    def of(self, rows: pa.Table | Mapping[str, pa.Table], number: float, *, whole: bool = False) -> pa.Table:
+        """What the query makes of some rows, as if they were so many; without `whole`, of every group there is.
+
+        Of a database it is the units that are so many, and all tables have their factor.
+        """
+        tables = {DATA: rows} if isinstance(rows, pa.Table) else dict(rows)
+        scaled = self._scaled(number / next(iter(tables.values())).num_rows)
         node = scaled["statements"][0]["node"]
         if not whole and self._plain:
             node["modifiers"], node["having"] = [], None
         with _in_a_sentence(self._error):
             asked = self._connection.execute("select json_deserialize_sql(?::json)", [json.dumps(scaled)])
             ((query,),) = asked.fetchall()
-            self._connection.register(DATA, rows)
+            for name, table in tables.items():
+                self._connection.register(name, table)
             found = self._connection.sql(query).to_arrow_table()
         return found.rename_columns(self._names(found.column_names)) if self._plain else found
 
@@ -103,7 +115,7 @@ class SqlQuery:
         template = self._read(_TEMPLATE.format(scale=scale))["statements"][0]["node"]["select_list"][0]
         copy: Node = json.loads(json.dumps(self._tree))
         for select in list(_selects(copy)):
-            if _is_data(select["from_table"]):
+            if self._keys or _is_data(select["from_table"]):
                 for key in ("select_list", "having", "modifiers", "qualify"):
                     select[key] = _multiplied(select[key], template)
         return copy
@@ -117,7 +129,10 @@ def _in_a_sentence(problem: type[BaseException]) -> Iterator[None]:
     except problem as error:
         said = [line.strip() for line in str(error).splitlines() if line.strip()]
         if "Table with name" in said[0]:
-            raise QueryError("the synthetic rows are the one table there is, and it is called data") from None
+            raise QueryError(
+                "the synthetic rows are the one table there is, and it is called data; those of a database have "
+                "the names of the schema"
+            ) from None
         raise QueryError(f"the SQL cannot be answered: {' '.join(said[:2])}") from None
 
 
@@ -205,6 +220,67 @@ def _refuse_what_cannot_be_scaled(tree: Node) -> None:
             inside = [value for key, value in each.items() if key != "function_name"]
             if each.get("class") == "WINDOW" and not any(aggregates(inside)):
                 raise QueryError("a window over the rows themselves ranks synthetic rows; group them first")
+
+
+def refuse_what_is_not_along_keys(tree: Node, keys: Mapping[str, str]) -> None:
+    """Of a database: one SELECT, from its tables, each joined to those before it by the key of the unit."""
+    nodes = [each for each in _walk(tree) if str(each.get("type", "")).endswith("_NODE")]
+    if len(nodes) != 1:
+        raise QueryError(
+            "one SELECT without others inside can be asked of a database: of an inner one it is not known whether it "
+            "counts units; ask `answer` with any, all or count"
+        )
+    (select,) = nodes
+    _joined_along(select["from_table"], keys)
+    spoken = [
+        select[part] for part in ("select_list", "where_clause", "group_expressions", "having", "modifiers")
+    ]
+    named = {each["column_names"][-1].lower() for each in _walk(spoken) if each.get("class") == "COLUMN_REF"}
+    if told := sorted(named & set(keys.values())):
+        raise QueryError(
+            f"'{told[0]}' is a key that the release made up: join by it, and ask about attributes"
+        )
+    if any(each.get("class") == "WINDOW" for each in _walk(spoken)):
+        raise QueryError("a window over the rows of a database ranks synthetic rows; group them instead")
+
+
+def _joined_along(source: Any, keys: Mapping[str, str]) -> dict[str, str]:
+    """The keys of the tables of a FROM by the names that they go by; a QueryError where one is not joined by them."""
+    if isinstance(source, dict) and source.get("type") == "BASE_TABLE":
+        name = str(source["table_name"]).lower()
+        if name not in keys:
+            raise QueryError(f"the release has no table '{name}'; there are {', '.join(keys)}")
+        return {str(source["alias"] or name).lower(): keys[name]}
+    if not isinstance(source, dict) or source.get("type") != "JOIN":
+        raise QueryError(f"name a table behind FROM: {', '.join(keys)}")
+    left, right = (_joined_along(source[side], keys) for side in ("left", "right"))
+    by = _sides(source)
+    along = by is not None and all(any(_is_key(column, tables) for column in by) for tables in (left, right))
+    if not along or source["join_type"] not in ("INNER", "LEFT") or source["ref_type"] != "REGULAR":
+        one, other = (next(iter(tables.items())) for tables in (left, right))
+        raise QueryError(
+            "tables of a database are joined along their keys alone, like "
+            f"{one[0]} join {other[0]} on {one[0]}.{one[1]} = {other[0]}.{other[1]}"
+        )
+    return left | right
+
+
+def _sides(join: Node) -> list[list[str]] | None:
+    """The columns that a join compares, each as it is named; None where it is no comparison of two columns."""
+    if len(join["using_columns"]) == 1:
+        return [[str(join["using_columns"][0]).lower()]]
+    condition = join["condition"] or {}
+    parts = [condition.get("left") or {}, condition.get("right") or {}]
+    if condition.get("type") != "COMPARE_EQUAL" or any(each.get("class") != "COLUMN_REF" for each in parts):
+        return None
+    return [[str(name).lower() for name in each["column_names"]] for each in parts]
+
+
+def _is_key(column: Sequence[str], tables: Mapping[str, str]) -> bool:
+    """Whether a column, with its table before it or not, is the key of one of these tables."""
+    if len(column) == 1:
+        return column[0] in tables.values()
+    return tables.get(column[-2]) == column[-1]
 
 
 def _is_number(kind: pa.DataType) -> bool:

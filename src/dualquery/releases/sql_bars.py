@@ -11,15 +11,16 @@ v_1, …, v_m and errors e_1, …, e_B
 Nothing is pooled: such a number may be of any kind. Where no measurement was kept, draws only place numbers inside
 bins, both terms are added, and t has B degrees of freedom. Of the smallest and the largest number, and of how many
 different ones there are, a release knows nothing that holds: their bars are null, and so are those of groups that are
-not in most draws. The bar of a quantile is at least about half its bin.
+not in most draws. The bar of a quantile is at least about half its bin. Of a database there are replicas alone.
 """
 
 from __future__ import annotations
 
 import math
+from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, cast
 
 import numpy as np
 import pyarrow as pa
@@ -28,9 +29,11 @@ from dualquery.errors import DualQueryError, QueryError
 from dualquery.inference.conclusions import Conclusions
 from dualquery.inference.estimates import half_width
 from dualquery.inference.inside import least_of_quantiles
-from dualquery.mechanisms.error_bars import narrowest
+from dualquery.mechanisms.artefact import SyntheticUnits
+from dualquery.mechanisms.error_bars import Replica, narrowest
 from dualquery.releases.sql import SqlQuery, aggregates, is_scaled
 from dualquery.table.domain import Items
+from dualquery.table.units import Units, joined_units
 
 if TYPE_CHECKING:
     from dualquery.releases.release import Release
@@ -52,13 +55,32 @@ def sql_table(release: Release, text: str) -> pa.Table:
             "this release holds answers and no records, so there is nothing to select from; release with a "
             "mechanism that makes synthetic records"
         )
+    if release.domain.kind != release.certificate.schema.domain.kind:
+        raise QueryError(
+            "SQL is asked of the whole release of a database: select from its tables by their names"
+        )
+    if isinstance(release.artefact, SyntheticUnits):
+        return _of_database(release, release.artefact, text)
     asked = SqlQuery(_duckdb(), text)
     records, rows = release.certificate["records"]["rows"], release.records.rows
     found = asked.of(release.to_arrow(), records, whole=True)
     computed = asked.computed(found)
     if not computed:
         return found
-    bars = Bars(asked, release.conclusions, records, computed)
+    bars = DrawnBars(asked, records, computed, release.conclusions)
+    return _with_bars(found, bars, records * narrowest(records, rows))
+
+
+def _of_database(release: Release, units: SyntheticUnits, text: str) -> pa.Table:
+    """The same of the tables of a database; the bars are those of replicas."""
+    database, rows = units.records.database, units.records.rows
+    keys = {each.name: str(each.key if each is database.root else each.link) for each in database.tables}
+    asked, records = SqlQuery(_duckdb(), text, keys), release.certificate["records"]["rows"]
+    found = asked.of(units.tables, records, whole=True)
+    computed = asked.computed(found)
+    if not computed:
+        return found
+    bars = UnitBars(asked, records, computed, release.replicas)
     return _with_bars(found, bars, records * narrowest(records, rows))
 
 
@@ -73,13 +95,62 @@ def _duckdb() -> Any:
 
 
 @dataclass(frozen=True, eq=False)
-class Bars:
-    """Of one query: which of its columns are computed, and what draws and replicas say of them."""
+class Bars(ABC):
+    """Of one query: which of its columns are computed, and what is known of them."""
 
     asked: SqlQuery
-    conclusions: Conclusions
     records: int
     computed: Sequence[int]
+
+    @abstractmethod
+    def off(self, keys: Sequence[Row], values: Sequence[list[float]]) -> tuple[list[list[float]], list[str]]:
+        """The half-width of each number of each row, NaN where it is unknown, and why."""
+
+    def least(self, place: int) -> Callable[[float], float]:
+        """What the bar of a number of a column cannot be below."""
+        return lambda value: 0.0
+
+    def _apart(
+        self, pairs: Sequence[tuple[Found, Found]], keys: Sequence[Row], values: Sequence[list[float]] | None
+    ) -> list[Any]:
+        """For each row how far each first is from the second, or from what was printed: one line a pair."""
+        nothing = _nothing(self.asked, self.computed)
+        out = []
+        for place, key in enumerate(keys):
+            lines = []
+            for one, other in pairs:
+                if one is None or (other is None and values is None):
+                    lines.append([math.nan] * len(self.computed))
+                    continue
+                from_what = (
+                    values[place] if other is None and values is not None else (other or {}).get(key, nothing)
+                )
+                lines.append([a - b for a, b in zip(one.get(key, nothing), from_what, strict=True)])
+            out.append(np.array(lines).reshape(len(lines), len(self.computed)))
+        return out
+
+    def _by_key(self, rows: pa.Table | Mapping[str, pa.Table], number: float) -> Found:
+        table = self.asked.of(rows, number)
+        numbers = [_numbers(row) for row in _computed_rows(table, self.computed)]
+        found = dict(zip(keys_of(table, self.computed), numbers, strict=True))
+        return found if len(found) == table.num_rows else None
+
+    def unknown(self, place: int) -> str | None:
+        """Why nothing can hold of a computed column."""
+        called = {str(each.get("function_name", "")) for each in aggregates(self.asked.selected[place])}
+        distinct = any(each.get("distinct") for each in aggregates(self.asked.selected[place]))
+        if called & _ENDS:
+            return "a release does not know the smallest and the largest number; ask for quantiles"
+        if distinct or "approx_count_distinct" in called:
+            return "a release does not know how many different values there are"
+        return None
+
+
+@dataclass(frozen=True, eq=False)
+class DrawnBars(Bars):
+    """By draws and replicas."""
+
+    conclusions: Conclusions
 
     def off(self, keys: Sequence[Row], values: Sequence[list[float]]) -> tuple[list[list[float]], list[str]]:
         """The half-width of each number of each row, NaN where it is unknown, and why."""
@@ -127,41 +198,6 @@ class Bars:
         for known, told in self.conclusions.repeated:
             yield self._by_key(told, self.records), self._by_key(known, self.records)
 
-    def _apart(
-        self, pairs: Sequence[tuple[Found, Found]], keys: Sequence[Row], values: Sequence[list[float]] | None
-    ) -> list[Any]:
-        """For each row how far each first is from the second, or from what was printed: one line a pair."""
-        nothing = _nothing(self.asked, self.computed)
-        out = []
-        for place, key in enumerate(keys):
-            lines = []
-            for one, other in pairs:
-                if one is None or (other is None and values is None):
-                    lines.append([math.nan] * len(self.computed))
-                    continue
-                from_what = (
-                    values[place] if other is None and values is not None else (other or {}).get(key, nothing)
-                )
-                lines.append([a - b for a, b in zip(one.get(key, nothing), from_what, strict=True)])
-            out.append(np.array(lines).reshape(len(lines), len(self.computed)))
-        return out
-
-    def _by_key(self, rows: pa.Table, number: float) -> Found:
-        table = self.asked.of(rows, number)
-        numbers = [_numbers(row) for row in _computed_rows(table, self.computed)]
-        found = dict(zip(keys_of(table, self.computed), numbers, strict=True))
-        return found if len(found) == table.num_rows else None
-
-    def unknown(self, place: int) -> str | None:
-        """Why nothing can hold of a computed column."""
-        called = {str(each.get("function_name", "")) for each in aggregates(self.asked.selected[place])}
-        distinct = any(each.get("distinct") for each in aggregates(self.asked.selected[place]))
-        if called & _ENDS:
-            return "a release does not know the smallest and the largest number; ask for quantiles"
-        if distinct or "approx_count_distinct" in called:
-            return "a release does not know how many different values there are"
-        return None
-
     def least(self, place: int) -> Callable[[float], float]:
         """What the bar of a quantile of a plain column cannot be below."""
         node = self.asked.selected[place]
@@ -171,6 +207,28 @@ class Bars:
         if of is None or node.get("function_name") not in _QUANTILES:
             return lambda value: 0.0
         return lambda value: float(least_of_quantiles(of, np.array([value]))[0])
+
+
+@dataclass(frozen=True, eq=False)
+class UnitBars(Bars):
+    """By the replicas of a database alone."""
+
+    replicas: Sequence[Replica]
+
+    def off(self, keys: Sequence[Row], values: Sequence[list[float]]) -> tuple[list[list[float]], list[str]]:
+        """The half-width of each number of each row, NaN where it is unknown, and why."""
+        pairs = [
+            tuple(self._by_key(SyntheticUnits(cast("Units", rows)).tables, self.records) for rows in both)
+            for each in self.replicas
+            for both in [(joined_units([cast("Units", half) for half in each.halves]), each.table)]
+        ]
+        nothing = np.empty(0)
+        bars = [
+            [half_width(errors[:, i], nothing, measured=False) for i in range(len(self.computed))]
+            for errors in self._apart([(told, known) for told, known in pairs], keys, None)
+        ]
+        unknown = any(map(math.isnan, (bar for row in bars for bar in row)))
+        return bars, ["bars are null where a group is missing from replicas"] if unknown else []
 
 
 def _plain_column(node: Mapping[str, Any]) -> str | None:

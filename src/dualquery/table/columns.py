@@ -47,13 +47,14 @@ Signed = NDArray[np.signedinteger]
 MOST_WHOLE = 2**53  # past it a float no longer tells neighbouring integers apart
 MISSING = "missing"  # the label where nobody says another
 OF_NUMBERS = {
-    "name", "clamp", "missing", "empty", "integer", "decimals", "exact", "decimal_comma", "currency", "spread",
+    "name", "clamp", "missing", "empty", "unknown", "integer", "decimals", "exact", "decimal_comma", "currency",
+    "spread",
 }  # fmt: skip
 KEYS = {
     "values": {"name", "values", "unknown", "missing", "empty", "ordered", "numeric"},
     "edges": OF_NUMBERS | {"edges"},
     "bins": OF_NUMBERS | {"low", "high", "bins"},
-    "by": {"name", "from", "to", "by", "format", "clamp", "missing", "empty"},
+    "by": {"name", "from", "to", "by", "format", "clamp", "missing", "empty", "unknown"},
     "count": {"name", "count", "first"},
 }
 
@@ -90,7 +91,9 @@ class Attribute(ABC):
         """The code of each cell; with `typed` texts write numbers and dates that are in no notation of texts."""
         codes = self.placed(cells, typed=typed)
         if (worst := int(codes.min(initial=0))) < 0:
-            raise DataError(f"column '{self.name}' {self.advice(Unplaced(worst))}")
+            if (other := self.other_code) is None:
+                raise DataError(f"column '{self.name}' {self.advice(Unplaced(worst))}")
+            codes = np.where(codes < 0, other, codes.astype(np.int64))
         return codes
 
     def placed(self, cells: pa.ChunkedArray, *, typed: bool = False) -> Signed:
@@ -101,6 +104,11 @@ class Attribute(ABC):
         for kind, rows, part in by_kind(cells):
             codes[rows] = self.codes_of(part, typed=kind == TYPED)
         return codes
+
+    @property
+    def other_code(self) -> int | None:
+        """The code of a cell that has no other; None where such a cell is an error."""
+        return None
 
     @property
     def code_type(self) -> Any:

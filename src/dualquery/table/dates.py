@@ -266,7 +266,9 @@ class Dates(Numeric):
         by = required(entry, where, "by", text)
         clamp = optional(entry, where, "clamp", truth) or False
         format = optional(entry, where, "format", text)
-        return dates(name, first, last, by, clamp=clamp, format=format, **absent_in(entry, where))
+        unknown = optional(entry, where, "unknown", dated)
+        absent = absent_in(entry, where)
+        return dates(name, first, last, by, clamp=clamp, format=format, unknown=unknown, **absent)
 
     def said(self) -> dict[str, str]:
         ends = {"from": self.labels[0], "to": self.labels[self.bins - 1]}
@@ -274,7 +276,7 @@ class Dates(Numeric):
         return {key: quoted(each) for key, each in written.items() if each is not None}
 
     def options(self) -> dict[str, Any]:
-        return {"clamp": self.clamp}
+        return {"unknown": None if self.unknown is None else quoted(self.unknown), "clamp": self.clamp}
 
     def codes_of_typed(self, cells: pa.ChunkedArray) -> Signed | None:
         if not is_dated(cells.type):
@@ -372,6 +374,7 @@ def dates(
     missing: str | None = None,
     empty: tuple[str, ...] = (),
     format: str | None = None,
+    unknown: str | None = None,
 ) -> Dates:
     """A column of dates from the period that holds the beginning of `first` to that which holds the end of `last`."""
     if by not in PERIODS:
@@ -412,4 +415,5 @@ def dates(
         empty=empty,
         by=by,
         format=format,
+        unknown=unknown,
     )

@@ -9,11 +9,14 @@ A draft from a public table of the same kind (a past census, a code book) reads 
 
 from __future__ import annotations
 
+import json
 import os
 import re
 from collections import Counter
+from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 import pyarrow as pa
 
@@ -52,8 +55,11 @@ class Draft:
 
     schema: Schema
     left_out: tuple[LeftOut, ...]
-    public: bool  # drafted from a public table, so that nothing in it is private
+    public: bool  # drafted from a public table or privately, so that nothing in it is private
     origin: str
+    measured: frozenset[str] = frozenset()  # attributes that were found privately (`releases.private_draft`)
+    mark: str = MARK  # behind each line that was found
+    certificate: Mapping[str, Any] | None = None  # of a private draft
 
     def __str__(self) -> str:
         units = [
@@ -70,18 +76,30 @@ class Draft:
         out = Path(path)
         if out.exists():
             raise SchemaError(f"'{out}' exists already; choose another name, or remove it first")
+        beside = certificate_beside(out)
+        if self.certificate is not None and beside.exists():
+            raise SchemaError(f"'{beside}' exists already; choose another name, or remove it first")
         try:
             out.write_text(str(self), encoding="utf-8")
+            if self.certificate is not None:
+                beside.write_text(json.dumps(self.certificate, indent=1) + "\n", encoding="utf-8")
         except OSError as error:
             raise SchemaError(f"'{out}' cannot be written: {error.strerror}") from None
 
     def _attribute(self, column: Column) -> str:
         """The lines of an attribute, each with a mark where it was read off the data."""
         lines = ["[[attribute]]"]
+        found = column.name in self.measured or not self.public
         for key, value in column.entries().items():
             for line in f"{key} = {value}".splitlines():
-                lines.append(line if self.public or key in OPEN else f"{line}  {MARK}")
+                lines.append(line if not found or key in OPEN else f"{line}  {self.mark}")
         return "\n".join([commented(SEVERAL), *lines] if _counts(column) else lines)
+
+    def _private(self) -> str:
+        return (
+            f"Drafted from {self.origin} with differential privacy, and public as it stands.\nLines that end in "
+            f"'{self.mark}' were measured; the certificate beside this file says how, and what it cost."
+        )
 
     def _choice(self, left: LeftOut, guess: Column) -> str:
         """An attribute for a person to complete, as a comment."""
@@ -96,7 +114,9 @@ class Draft:
 
     def _heading(self) -> str:
         heading = (
-            f"Drafted from {self.origin}, which is public: nothing private was read."
+            self._private()
+            if self.certificate is not None or self.measured
+            else f"Drafted from {self.origin}, which is public: nothing private was read."
             if self.public
             else WARNING
         )
@@ -106,11 +126,16 @@ class Draft:
         return heading
 
 
+def certificate_beside(schema: Path) -> Path:
+    """Where the certificate of a private draft stands."""
+    return schema.with_suffix(".certificate.json")
+
+
 def schema_draft(
     table: AnyTable | None = None,
     *,
     quantiles: int | None = None,
-    epsilon: float | None = None,
+    for_epsilon: float | None = None,
     public_reference: AnyTable | None = None,
     encoding: str | None = None,
 ) -> Draft:
@@ -118,18 +143,13 @@ def schema_draft(
 
     It is read off the private table, and marked so line by line. With `public_reference`, a public table of the same
     kind, that one is read and the private one is not: then the draft is public. Numbers get bins of about equal
-    share: as many as `quantiles` says, or as suit a table of so many rows and the `epsilon` that a release will have
-    (1 where nobody says). `encoding` is that of a text file which is not UTF-8.
+    share: as many as `quantiles` says, or as suit a table of so many rows and the ε that a release will have
+    (`for_epsilon`, 1 where nobody says). `encoding` is that of a text file which is not UTF-8.
     """
     source = table if public_reference is None else public_reference
     if source is None:
         raise DataError("give the table that the draft is for, or a public one of its kind")
-    if quantiles is not None and not 2 <= quantiles <= 1000:
-        raise SchemaError("quantiles must be between 2 and 1000 in number")
-    if epsilon is not None and not 0 < epsilon <= MOST_EPSILON:
-        raise SchemaError(
-            f"epsilon, a hint for the number of bins, must be above 0 and at most {MOST_EPSILON:g}"
-        )
+    check_bins(quantiles, for_epsilon)
     encoding = None if encoding is None else known_encoding(encoding)
     read = _read(source, encoding)
     if not read.num_rows:
@@ -137,12 +157,12 @@ def schema_draft(
             f"{describe(source)} has no rows below the names of its columns, so there is nothing to draft from; give "
             "a table with rows, or write the schema by hand"
         )
-    bins = number_of_bins(read.num_rows, epsilon) if quantiles is None else quantiles
+    bins = number_of_bins(read.num_rows, for_epsilon) if quantiles is None else quantiles
     columns: list[Column] = []
     left_out: list[LeftOut] = []
     times = Counter(name.strip() for name in read.column_names)
     for place, (name, cells) in enumerate(zip(read.column_names, read.columns, strict=True), start=1):
-        found = _unfit(name, place, times) or drafted(name, plain(cells), bins=bins)
+        found = unfit(name, place, times) or drafted(name, plain(cells), bins=bins)
         if isinstance(found, LeftOut):
             left_out.append(found)
         else:
@@ -156,6 +176,17 @@ def schema_draft(
     return Draft(schema, tuple(left_out), public, describe(source))
 
 
+def check_bins(quantiles: int | None, for_epsilon: float | None) -> None:
+    """Refuse numbers of bins, and hints for them, that mean nothing."""
+    if quantiles is not None and not 2 <= quantiles <= 1000:
+        raise SchemaError("quantiles must be between 2 and 1000 in number")
+    if for_epsilon is not None and not 0 < for_epsilon <= MOST_EPSILON:
+        raise SchemaError(
+            "the ε of the release to come, a hint for the number of bins, must be above 0 and at most "
+            f"{MOST_EPSILON:g}"
+        )
+
+
 def _read(source: AnyTable, encoding: str | None) -> pa.Table:
     if is_transaction_file(source):
         try:
@@ -165,7 +196,7 @@ def _read(source: AnyTable, encoding: str | None) -> pa.Table:
     return read_table(source, WantedColumns(encoding=encoding))
 
 
-def _unfit(name: str, place: int, times: Counter[str]) -> LeftOut | None:
+def unfit(name: str, place: int, times: Counter[str]) -> LeftOut | None:
     """A column that cannot be told from others by its name."""
     if NAMELESS.fullmatch(name.strip()):
         return LeftOut(name, f"column {place} has no name, such as an index that was saved with the table")

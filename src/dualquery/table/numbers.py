@@ -90,7 +90,8 @@ class Numeric(Attribute):
     """A number cut at public edges: code b stands for [edges[b], edges[b + 1]), the last bin closed.
 
     With `clamp`, a number beyond the edges goes to the nearest end; without it, it is an error.
-    With `missing` (a label), an absent number has a code of its own, after the bins.
+    With `missing` (a label), an absent number has a code of its own, after the bins. `unknown` is what any other cell
+    without a place is read as: a number (or a date), or that label; without it, such a cell is an error.
     `integer` says that the numbers are whole, `decimals` how many decimals they have, and so have those that are
     read back; `exact` says that they come back as exact decimals. `decimal_comma` and `currency` say how texts are
     written. `spread` overrides how numbers lie inside the bins.
@@ -107,6 +108,7 @@ class Numeric(Attribute):
     currency: str | None = None
     spread: Spread | None = None
     empty: tuple[str, ...] = ()
+    unknown: str | None = None
 
     @property
     def bins(self) -> int:
@@ -192,6 +194,7 @@ class Numeric(Attribute):
             decimal_comma=optional(entry, where, "decimal_comma", truth) or False,
             currency=currency,
             spread=optional(entry, where, "spread", Spread.read),
+            unknown=optional(entry, where, "unknown", text),
             **absent_in(entry, where),
         )
 
@@ -208,6 +211,7 @@ class Numeric(Attribute):
             "decimals": None if self.decimals is None else str(self.decimals),
             "exact": None if usual else "true" if self.exact else "false",
             "spread": None if self.spread is None else quoted(self.spread.value),
+            "unknown": None if self.unknown is None else quoted(self.unknown),
             "clamp": self.clamp,
             "integer": self.integer,
             "decimal_comma": self.decimal_comma,
@@ -235,6 +239,11 @@ class Numeric(Attribute):
             if any(math.ceil(a) >= b for a, b in pairwise(edges[:-1])) or math.ceil(edges[-2]) > edges[-1]:
                 raise SchemaError(f"attribute '{name}' is integer, but no integer lies in one of its bins")
         self._check_decimals()
+        if self.unknown is not None and (self.other_code or 0) < 0:
+            raise SchemaError(
+                f"attribute '{name}': what unknown cells are read as, '{self.unknown}', must have a place itself: "
+                "within the edges, or the label of missing cells"
+            )
         super().check()
 
     def _check_decimals(self) -> None:
@@ -255,6 +264,12 @@ class Numeric(Attribute):
             raise SchemaError(f"attribute '{name}': no number of {decimals} decimals lies in one of its bins")
 
     # From cells to codes.
+
+    @property
+    def other_code(self) -> int | None:
+        if self.unknown is None:
+            return None
+        return int(self.codes_of(pa.chunked_array([pa.array([self.unknown], pa.string())]), typed=True)[0])
 
     def codes_of_typed(self, cells: pa.ChunkedArray) -> Signed | None:
         return self.bin_codes(floats_of(cells)) if is_numeric(cells.type) else None

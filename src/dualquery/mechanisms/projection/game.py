@@ -41,6 +41,7 @@ class Shared(Enum):
     """How tables share the budget."""
 
     ADAPTIVE = "adaptive"
+    PAIRS = "pairs"
     FIXED = "fixed"
 
 
@@ -67,10 +68,11 @@ def plan(task: Task, wanted: ProjectionWishes) -> Plan[Any]:
         return better_of(wide, lambda: plan_by_tables(task, wanted, effort))
     if wanted.items_per_record is not None:
         raise DualQueryError("--items-per-record is for tables of one wide block of items; leave it out")
-    if choice(Shared, wanted.shares, Shared.ADAPTIVE, "shares") is Shared.FIXED:
+    shared = choice(Shared, wanted.shares, Shared.ADAPTIVE, "shares")
+    if shared is Shared.FIXED:
         return plan_fixed(task, wanted, effort)
     rule = PairRule.of(task)
-    if rule.applies:
+    if rule.applies and shared is Shared.ADAPTIVE:
         return plan_chosen_pairs(task, rule, wanted, effort)
     return plan_by_tables(task, wanted, effort)
 

@@ -46,7 +46,7 @@ from dualquery.mechanisms.shares import (
 )
 from dualquery.mechanisms.wishes import ProjectionWishes
 from dualquery.privacy.curator import Curator
-from dualquery.queries.derived import Misfits, misfit_bound
+from dualquery.queries.derived import Misfits, Multiplied, misfit_bound
 from dualquery.queries.tables import Tables
 from dualquery.table.domain import Domain
 from dualquery.types import Cells, Done, Set
@@ -167,22 +167,34 @@ class ByChosenPairs:
         inside = () if self.means is None else self.means.measured(curator, more[-1], paid[-1])
         if task.prior is not None:
             all_pairs = quarter_powers(list(sets), task.domain, task.budget.neighbours)
-            chosen = [each.chosen(all_pairs, task.domain, task.budget.neighbours) for each in (more[0], last)]
-            tested = more[0].measured(curator, paid[3], chosen[0])
+
+            def pairs(stage: Stage, place: int) -> list[Measured]:
+                chosen = stage.chosen(all_pairs, task.domain, task.budget.neighbours)
+                return stage.measured(curator, paid[place], chosen)
+
+            tested = pairs(more[0], 3)
             if follows(raw, tested, task.prior, rng):
-                raw = raw.joined([*tested, *last.measured(curator, paid[2], chosen[1])])
+                for told in (tested, pairs(second, 1), pairs(last, 2)):
+                    raw = raw.joined(told)
                 return of_tables(cautious(replace(raw, inside=inside)), at_once=False)
         expected = np.rint(expected_counts(ones, sets, known.total)).astype(np.int64)
         far = Misfits(self.candidates, expected, slack=np.zeros(len(sets), np.int64))
-        noisy = curator.measure(far, noise=second.noise, within=paid[1])
+        times = self._times(task, second)
+        noisy = curator.measure(Multiplied(far, times), noise=second.noise, within=paid[1]) / times
+        deviation = second.noise.deviation / times
         null = null_misfit(ones, {j: known.deviation((j,)) for j in ones}, sets, known.total)
-        wanted = self.wanted(task, known, Misfit.of(noisy, null, second.noise.deviation, known.total))
+        wanted = self.wanted(task, known, Misfit.of(noisy, null, deviation, known.total))
         told = last.measured(curator, paid[2], last.chosen(wanted, task.domain, task.budget.neighbours))
         heard = Numbers(MISFITS, tuple(j for pair in sets for j in pair))
-        misfits = Measured(heard, noisy - null, second.noise.deviation**2)
+        misfits = Measured(heard, noisy - null, deviation**2)
         fitting = self._fitting(cautious(replace(raw.joined(told), inside=inside)), misfits)
         # Pairs did not depend as the prior's do.
         return fitting if task.prior is None else replace(fitting, tables=None)
+
+    def _times(self, task: Task, stage: Stage) -> int:
+        """What misfits are multiplied by, where their stage has room for pairs, too."""
+        moved = task.budget.neighbours.sensitivity(misfit_bound(len(self.candidates.sets))).l2_squared
+        return max(1, math.isqrt(stage.squared // moved))
 
     def wanted(self, task: Task, known: MeasuredTables, misfit: Misfit) -> dict[Set, float]:
         """The gate and the choice, from public numbers: shares of the rest, of one-way tables or of pairs.
@@ -340,7 +352,11 @@ def plan_chosen_pairs(task: Task, rule: PairRule, wanted: ProjectionWishes, effo
         task,
         [
             (f"measure {len(rule.ones):,} one-way tables at once", part * ones, None),
-            (f"measure how far {number:,} pairs lie from independence", part * misfits, moved),
+            (
+                f"measure how far {number:,} pairs lie from independence",
+                part * misfits,
+                moved if task.prior is None else None,
+            ),
             (
                 "measure the pairs that matter, or the one-way tables again",
                 part * (1.0 - ones - misfits),

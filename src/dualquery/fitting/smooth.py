@@ -1,0 +1,200 @@
+"""What a measured pair says of smooth dependence: a weak prior for which low degrees are likelier than high ones.
+
+The deviation of a pair from independence, in orthonormal contrasts, is N(0, τ² Σ_i ⊗ Σ_j), seen through the noise,
+where Σ_i = G Λ Gᵀ in functions that are orthonormal under the one-way table. For a numeric attribute these are
+polynomials of degree r with Λ_r = r⁻³, for another its values with Λ = 1: a correlation of degree (r, s) is N(0, τ²
+r⁻³ s⁻³) beforehand. That is weak on purpose: the prior that rows are fitted with is learned from all pairs, and too
+sure of a single one. τ is .5, or more where the pair itself says so: of coefficients with Λ = λ, seen as z with noise
+t, maximum likelihood has it τ² = (Σ w (z² − t)/λ + .25)/(Σ w + 1), w = (τ²λ/(τ²λ + t))². What bends, as weight over
+the weeks of a pregnancy, would else be taken for the line of the many.
+
+Rows fall short of it. Shrinking works cell by cell, and a slope that lies in many cells, none of which is clear, is
+taken for noise; a temperature takes some of the rest. So rows are told slopes apart (`Slopes`): of every two ordered
+attributes the mean product of their places x, as it is likely to be. Once rows are warm they lean to
+exp(λ x_a x_b + α_a + β_b), of all factors that give a slope and keep the margins the one that changes a table least.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import NamedTuple
+
+import numpy as np
+
+from dualquery.fitting.measured import LEAST, MeasuredTables, onto_simplex
+from dualquery.fitting.posteriors import MOST_VALUES, contrasts
+from dualquery.pool import plain_algebra
+from dualquery.queries.tables import centred
+from dualquery.table.domain import Categorical, Column, Domain, Numeric
+from dualquery.types import Cells, Integers, Reals, Set
+
+STRENGTH = 0.5  # τ: of a correlation beforehand. .1 is too sure: .82 to .90 of intervals hold
+STEEPNESS = 3.0  # how fast the prior falls with the degree
+STEPS = 20  # of τ and the weights that follow from it
+FOLLOWED = 0.5  # of a lean: as rows move, what was measured pulls them back about as hard
+MOST_TILT, CLOSE = 0.3, 1e-3
+MOST_LEAN = 1.0  # a logarithm: rare cells of long tails would else be all that a slope is made of
+LOOSE = 0.1  # of a table, that is as if independent: rows may go where none is
+RAKED = 4  # times that margins are mended
+
+
+def number_codes(column: Column) -> Integers | None:
+    """The codes of a column that are numbers, in their order; None where its values are no numbers."""
+    if isinstance(column, Numeric):
+        return np.arange(column.bins)
+    if isinstance(column, Categorical) and column.numeric:
+        return np.flatnonzero(~np.isnan(column.numbers))
+    return None
+
+
+class Eigen(NamedTuple):
+    """Of the covariance Σ of an attribute's contrasts: eigenvalues, and eigenvectors in cells."""
+
+    values: Reals
+    turned: Reals
+
+
+def eigen(domain: Domain, attribute: int, ones: Cells, places: Reals) -> Eigen:
+    """Σ = G Λ Gᵀ with G = Bᵀ diag(p) Φ, of functions Φ that are orthonormal under p."""
+    share = np.maximum(ones, 1e-6)
+    share = share / share.sum()
+    size = len(share)
+    ranked = number_codes(domain.column_of(attribute)[1])
+    weights = np.ones(size - 1)
+    if ranked is not None:
+        most = len(ranked) - 1  # the highest degree; a missing number stands apart
+        functions = np.zeros((size, size - 1))
+        line = np.linspace(-1.0, 1.0, len(ranked))
+        functions[ranked, :most] = np.polynomial.legendre.legvander(line, most)[:, 1:]
+        if most > 0:  # the first is the place itself, wherever edges are: what correlations are about
+            functions[ranked, 0] = (places[ranked] - places[ranked].min()) / max(
+                np.ptp(places[ranked]), 1e-300
+            )
+        absent = np.setdiff1d(np.arange(size), ranked)
+        functions[absent, most + np.arange(len(absent))] = 1.0
+        weights[:most] = np.arange(1.0, len(ranked)) ** -STEEPNESS
+    else:
+        functions = np.eye(size)[:, np.argsort(-share, kind="stable")[: size - 1]]
+    root = np.sqrt(share)[:, None]
+    orthonormal = np.linalg.qr(root * np.column_stack([np.ones(size), functions]))[0][:, 1:] / root
+    basis = contrasts(size)
+    inner = basis.T @ (share[:, None] * orthonormal)
+    covariance = (inner * weights) @ inner.T
+    values, vectors = np.linalg.eigh((covariance + covariance.T) / 2)
+    return Eigen(np.maximum(values, LEAST * max(values.max(initial=0.0), LEAST)), basis @ vectors)
+
+
+class Smooth(NamedTuple):
+    """Of the contrasts of a pair, turned: mean and variance, cell by cell in the eigenvectors of both sides."""
+
+    mean: Cells
+    variance: Cells
+
+
+def smoothed(measured: MeasuredTables, members: Set, left: Eigen, right: Eigen) -> Smooth:
+    """Prior variance a, noise t: mean · a/(a + t), at/(a + t)."""
+    deviation = measured.interactions[members] / measured.total - centred(
+        np.outer(*(onto_simplex(measured.table((k,)), 1.0) for k in members))
+    )
+    seen = left.turned.T @ deviation @ right.turned
+    noise = float(measured.variance[members]) / measured.total**2
+    falling = np.outer(left.values, right.values)
+    prior = _strength(seen, falling, noise) * falling
+    shrunk = prior / (prior + noise)
+    return Smooth(seen * shrunk, noise * shrunk)
+
+
+def _strength(seen: Cells, falling: Cells, noise: float) -> float:
+    """τ² of a pair."""
+    square, apart = STRENGTH**2, (seen**2 - noise) / falling
+    for _ in range(STEPS):
+        weight = (square * falling / (square * falling + noise)) ** 2
+        square = max(STRENGTH**2, float((weight * apart).sum() + STRENGTH**2) / float(weight.sum() + 1))
+    return square
+
+
+@dataclass(frozen=True)
+class Slopes:
+    """Of every two ordered attributes that were measured: the mean product of their places, as it is likely to be.
+
+    Places have mean 0 and variance 1 under the one-way tables. Two values each have one number together, which lies
+    in few cells: nothing is lost there.
+    """
+
+    places: Mapping[int, Reals]
+    likely: Mapping[Set, float]
+
+    @staticmethod
+    def of(measured: MeasuredTables, ones: Mapping[int, Cells]) -> Slopes:
+        domain = measured.domain
+        pairs = [members for members in measured.of_order(2) if all(j in ones for j in members)]
+        lines = {
+            j: line for j in {j for pair in pairs for j in pair} if (line := _line(domain, j)) is not None
+        }
+        places, spectra = {}, {}
+        with plain_algebra():
+            for j, line in lines.items():
+                share = ones[j] / ones[j].sum()
+                moved = np.where(
+                    np.isnan(line), 0.0, line - np.nansum(share * line) / share[~np.isnan(line)].sum()
+                )
+                spread = float(np.sqrt(share @ moved**2))
+                if spread > 0:
+                    places[j] = moved / spread
+                    spectra[j] = eigen(domain, j, share, np.nan_to_num(line))
+            likely: dict[Set, float] = {}
+            for i, j in pairs:
+                if i in places and j in places and max(len(places[i]), len(places[j])) > 2:
+                    mean = smoothed(measured, (i, j), spectra[i], spectra[j]).mean
+                    likely[i, j] = float(
+                        (places[i] @ spectra[i].turned) @ mean @ (spectra[j].turned.T @ places[j])
+                    )
+        return Slopes(places, likely)
+
+    def leans(self, answers: Mapping[Set, Cells]) -> dict[Set, Cells]:
+        """Logarithms that bring rows, which answer so, to tables of these slopes and their own margins."""
+        out: dict[Set, Cells] = {}
+        for (i, j), likely in self.likely.items():
+            products = np.outer(self.places[i], self.places[j])
+            factor = np.log(tilted(answers[i, j], products, likely))
+            out[i, j] = np.clip(factor / FOLLOWED, -MOST_LEAN, MOST_LEAN)
+        return out
+
+
+def tilted(table: Cells, products: Cells, wanted: float) -> Cells:
+    """The factors e^(λ products + α + β) of a table's cells that keep its margins, with the λ for which the mean
+    product is as wanted, if that is within ± MOST_TILT. Cells that are empty may be called for a little.
+    """
+    rows, columns = table.sum(axis=1), table.sum(axis=0)
+    table = (1 - LOOSE) * table + LOOSE * np.outer(rows, columns)
+    low, high, factor = -MOST_TILT, MOST_TILT, np.ones(table.shape)
+    while high - low > CLOSE:
+        middle = (low + high) / 2
+        factor = np.exp(np.clip(middle * products, -MOST_LEAN, MOST_LEAN))
+        for _ in range(RAKED):
+            factor *= _ratio(columns, (factor * table).sum(axis=0))
+            factor *= _ratio(rows, (factor * table).sum(axis=1))[:, None]
+        below = float((factor * table * products).sum()) < wanted
+        low, high = (middle, high) if below else (low, middle)
+    return factor
+
+
+def _ratio(wanted: Cells, found: Cells) -> Cells:
+    ratio: Cells = np.where(found > 0, np.maximum(wanted, LEAST) / np.maximum(found, LEAST), 1.0)
+    return ratio
+
+
+def _line(domain: Domain, attribute: int) -> Reals | None:
+    """Where the values of an ordered attribute lie, NaN where they are missing; two values are always ordered."""
+    column = domain.column_of(attribute)[1]
+    size = int(domain.sizes[attribute])
+    if size > MOST_VALUES or size < 2:
+        return None
+    if isinstance(column, Numeric):
+        low, high = column.bounds()
+        middle = (np.asarray(low, np.float64) + high) / 2
+        return np.append(middle, np.full(size - len(middle), np.nan))
+    if isinstance(column, Categorical) and column.numeric:
+        return np.asarray(column.numbers, np.float64)
+    return np.arange(2.0) if size == 2 else None

@@ -1,0 +1,187 @@
+"""What a measured pair says of smooth dependence, and rows that lean to its slope."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+from dualquery.fitting import fit as fits
+from dualquery.fitting.fitter import Effort
+from dualquery.fitting.measured import Measured, MeasuredTables
+from dualquery.fitting.smooth import FOLLOWED, LOOSE, MOST_LEAN, STRENGTH, Slopes, eigen, smoothed, tilted
+from dualquery.queries.tables import centred
+from dualquery.table.domain import Categorical, Domain, Numeric
+
+BINS, RECORDS = 12, 5_000
+DOMAIN = Domain(
+    (
+        Numeric("x", tuple(map(float, range(BINS + 1)))),
+        Numeric("y", tuple(map(float, range(BINS + 1)))),
+        Categorical("sex", ("f", "m")),
+    )
+)
+PLACES = np.arange(BINS) + 0.5
+SHARES = np.exp(-0.5 * ((PLACES - 6) / 2.5) ** 2)
+SHARES /= SHARES.sum()
+
+
+def joint(correlation: float, bend: float = 0.0) -> np.ndarray:
+    """A table of x and y whose means are tied, and the mean of y bends with x."""
+    x = (PLACES - 6) / 2.5
+    table = np.exp(
+        -0.5 * (x[None, :] - correlation * x[:, None] - bend * x[:, None] ** 2) ** 2 / (1 - correlation**2)
+    )
+    return SHARES[:, None] * table / table.sum(axis=1, keepdims=True)
+
+
+def measured(table: np.ndarray, variance: float, seed: int = 0) -> MeasuredTables:
+    rng = np.random.default_rng(seed)
+
+    def seen(cells: np.ndarray, noise: float) -> np.ndarray:
+        found = cells + noise * rng.standard_normal(cells.shape)
+        for axis in range(cells.ndim):
+            found = found - found.mean(axis=axis, keepdims=True)
+        return found
+
+    both = RECORDS * table
+    parts = [
+        Measured((), np.array(float(RECORDS)), 0.0),
+        Measured((0,), seen(both.sum(axis=1), 5.0), 25.0),
+        Measured((1,), seen(both.sum(axis=0), 5.0), 25.0),
+        Measured((0, 1), seen(both, variance**0.5), variance),
+    ]
+    return MeasuredTables.of(DOMAIN, parts)
+
+
+def slope(table: np.ndarray) -> float:
+    p, q = table.sum(axis=1), table.sum(axis=0)
+    x, y = PLACES - p @ PLACES, PLACES - q @ PLACES
+    return float(x @ table @ y / np.sqrt((p @ x**2) * (q @ y**2)))
+
+
+def test_the_posterior_is_that_of_normal_laws() -> None:
+    """All contrasts at once: mean Σ (Σ + t)⁻¹ z, in cells, with τ where nothing says that it is larger."""
+    known = measured(joint(0.1), 900.0)
+    ones = [known.ones()[j] for j in (0, 1)]
+    left, right = (eigen(DOMAIN, j, ones[j], PLACES) for j in (0, 1))
+    found = smoothed(known, (0, 1), left, right)
+    noise = 900.0 / RECORDS**2
+    covariance = STRENGTH**2 * np.kron(
+        left.turned * left.values @ left.turned.T, right.turned * right.values @ right.turned.T
+    )
+    seen = known.interactions[0, 1] / RECORDS - centred(np.outer(*ones))
+    by_hand = covariance @ np.linalg.solve(covariance + noise * np.eye(BINS**2), seen.ravel())
+    assert left.turned @ found.mean @ right.turned.T == pytest.approx(by_hand.reshape(BINS, BINS), abs=1e-7)
+
+
+def test_what_bends_is_not_taken_for_a_line() -> None:
+    """Strong dependence that no line follows: a prior that holds it for unlikely makes its slope too small."""
+    bent = joint(0.6, -0.25)
+    off = []
+    for seed in range(10):
+        known = measured(bent, 400.0, seed)
+        off.append(Slopes.of(known, known.ones()).likely[0, 1] - slope(bent))
+    assert abs(np.mean(off)) < 0.05
+
+
+def test_noise_alone_has_no_slope() -> None:
+    found = []
+    for seed in range(20):
+        known = measured(np.outer(SHARES, SHARES), 900.0, seed)
+        found.append(Slopes.of(known, known.ones()).likely[0, 1])
+    raw = 30.0 / RECORDS * ((PLACES - 6) ** 2).sum() / (SHARES @ (PLACES - 6) ** 2)
+    assert np.std(found) < 0.9 * raw
+    assert abs(np.mean(found)) < 0.05
+
+
+def places(shares: np.ndarray) -> np.ndarray:
+    moved = PLACES - shares @ PLACES
+    return moved / np.sqrt(shares @ moved**2)
+
+
+@pytest.mark.parametrize("wanted", [-0.1, 0.1, 0.2])
+def test_factors_give_the_slope_and_keep_the_margins(wanted: float) -> None:
+    """Of a table in which a tenth is as if independent."""
+    table = joint(0.1)
+    rows, columns = table.sum(axis=1), table.sum(axis=0)
+    products = np.outer(places(rows), places(columns))
+    loose = (1 - LOOSE) * table + LOOSE * np.outer(rows, columns)
+    made = loose * tilted(table, products, wanted)
+    assert (made * products).sum() == pytest.approx(wanted, abs=5e-3)
+    assert made.sum(axis=1) == pytest.approx(rows, rel=1e-3)
+    assert made.sum(axis=0) == pytest.approx(columns, rel=0.02)
+
+
+def test_what_no_factor_gives_is_approached() -> None:
+    table = joint(0.1)
+    rows, columns = table.sum(axis=1), table.sum(axis=0)
+    products = np.outer(places(rows), places(columns))
+    near, far = (tilted(table, products, wanted) for wanted in (0.2, 50.0))
+    assert (table * far * products).sum() > (table * near * products).sum()
+    assert np.isfinite(far).all()
+
+
+def test_rows_that_have_their_slope_lean_nowhere() -> None:
+    known = measured(joint(0.15), 400.0)
+    slopes = Slopes.of(known, known.ones())
+    x, y = slopes.places[0], slopes.places[1]
+    answer = np.outer(known.ones()[0], known.ones()[1])
+    for _ in range(30):  # looseness takes a tenth of a slope away each time
+        loose = (1 - LOOSE) * answer + LOOSE * np.outer(answer.sum(axis=1), answer.sum(axis=0))
+        answer = loose * tilted(answer, np.outer(x, y), slopes.likely[0, 1])
+        answer = answer / answer.sum()
+    assert (answer * np.outer(x, y)).sum() == pytest.approx(slopes.likely[0, 1], abs=0.01)
+    assert np.abs(slopes.leans({(0, 1): answer})[0, 1]).max() <= 0.2 * MOST_LEAN / FOLLOWED
+
+
+def test_margins_of_rows_stay_where_tails_are_long() -> None:
+    """A lean along the tails alone would put rows there: means of both would be off."""
+    shares = np.exp(-0.9 * np.arange(BINS))
+    shares /= shares.sum()
+    x = places(shares)
+    tied = np.outer(shares, shares) * (1 + np.clip(0.25 * np.outer(x, x), -0.9, 4.0))
+    tied /= tied.sum()
+    off = []
+    for seed in range(4):
+        known = measured(tied, 400.0, seed)
+        made = fits.fit(
+            known, Effort.of(8_000), np.random.default_rng(seed), nothing, at_once=False, likely=1.0
+        )
+        off.append(np.bincount(made[:, 0], minlength=BINS) / len(made) - known.ones()[0])
+    assert abs(float(np.mean(off, axis=0) @ x)) < 0.1
+
+
+def nothing(done: int, total: int) -> None:
+    return None
+
+
+def test_rows_come_to_have_the_slope(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Dependence that lies in many cells, none of which is clear."""
+
+    def of_rows(seed: int) -> float:
+        known = measured(joint(0.3), 400.0, seed)
+        made = fits.fit(
+            known,
+            Effort.of(8_000),
+            np.random.default_rng(seed),
+            lambda done, total: None,
+            at_once=False,
+            likely=1.0,
+        )
+        table = np.zeros((BINS, BINS))
+        np.add.at(table, (made[:, 0], made[:, 1]), 1 / len(made))
+        return slope(table)
+
+    leaning = np.mean([of_rows(seed) for seed in range(6)])
+    monkeypatch.setattr(fits.PairTargets, "lean_to_slopes", lambda *given: None)
+    usual = np.mean([of_rows(seed) for seed in range(6)])
+    truth = slope(joint(0.3))
+    assert abs(truth - leaning) < 0.6 * abs(truth - usual)
+    assert usual < 0.85 * truth
+
+
+def test_only_ordered_pairs_that_were_measured_have_a_slope() -> None:
+    known = measured(joint(0.4), 400.0)
+    assert list(Slopes.of(known, known.ones()).likely) == [(0, 1)]
+    more = known.joined([Measured((0, 2), np.zeros((BINS, 2)), 400.0), Measured((2,), np.zeros(2), 25.0)])
+    assert list(Slopes.of(more, more.ones()).likely) == [(0, 1), (0, 2)]
