@@ -27,7 +27,7 @@ from benchmarks.harness import Figure, records_of, show
 from dualquery.counting.counter import MemoryCounter
 from dualquery.fitting.fit import (
     LEANING,
-    LIKELY,
+    MORE_LIKELY,
     PairsToTargets,
     PairTargets,
     fit_and_mend,
@@ -113,7 +113,7 @@ def with_true_ones(measured: MeasuredTables, truth: Truth) -> MeasuredTables:
 def targets_of(measured: MeasuredTables, seed: int) -> PairTargets:
     """Likely tables alone where not all pairs are measured, as the mechanism has it."""
     width, pairs = measured.domain.width, len(measured.of_order(2))
-    part = LIKELY if 2 * pairs == width * (width - 1) else 1.0
+    part = MORE_LIKELY if 2 * pairs == width * (width - 1) else 1.0
     return PairTargets.of(measured, np.random.default_rng(seed), part)
 
 

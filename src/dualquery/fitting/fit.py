@@ -40,7 +40,8 @@ from dualquery.types import Cells, Done, Set
 
 Tick = Callable[[], None]  # after every pass
 
-LIKELY = 0.8  # of a pair's target, where all pairs are measured
+LIKELY = 0.6  # of a pair's target: where signed tables tell pairs, and of units
+MORE_LIKELY = 0.8  # where all pairs are measured by themselves; all of it where few are
 CERTAIN = (
     40.0  # of a cell of so many deviations half as much is what it is likely to be: shrinking holds it back
 )

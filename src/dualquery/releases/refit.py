@@ -14,7 +14,7 @@ from typing import Any
 import numpy as np
 
 from dualquery.errors import DualQueryError
-from dualquery.fitting.fit import fit
+from dualquery.fitting.fit import MORE_LIKELY, fit
 from dualquery.fitting.fitter import REPLICAS, Effort, Rows
 from dualquery.fitting.inside import measured_inside
 from dualquery.fitting.measured import Measured, MeasuredTables
@@ -154,7 +154,7 @@ def fit_usual(known: MeasuredTables, effort: Effort, rng: np.random.Generator, t
     ones, larger = len(known.of_order(1)), tuple(known.larger())
     if 2 * len(known.of_order(2)) < ones * (ones - 1):
         return fit(known, effort, rng, tell, at_once=False, likely=1.0)
-    return fit(known, effort, rng, tell, at_once=all_small(larger, known))
+    return fit(known, effort, rng, tell, at_once=all_small(larger, known), likely=MORE_LIKELY)
 
 
 def _cell_noise(measured: MeasuredTables) -> float:
