@@ -107,8 +107,7 @@ UNITS = [
            "each.sizes >= child.at_least", "each.sizes >= each.sizes.mean() // 1",
            linking("one_household_more_or_less_changes_one_unit")),
     Mutant("any: a row of one unit counts for another", "queries/over_units.py",
-           "np.bincount(owner[satisfied], minlength=units.rows)",
-           "np.bincount(np.maximum(owner[satisfied] - 1, 0), minlength=units.rows)",
+           "before[members.start[:-1]]", "before[np.maximum(members.start[:-1] - 1, 0)]",
            ("tests/queries/test_over_units.py::test_a_question_is_what_it_says",)),
     Mutant("views: one row of a unit is charged", "queries/views.py",
            "int((self.number * self.weights).max())", "int(self.weights.max())", moves("tables of rows-add-remove")),
@@ -633,10 +632,32 @@ PRIORS = [
            ("tests/releases/test_check.py::test_false_passes_are_at_most_five_in_a_hundred_and_half_the_limit_passes",)),
 ]  # fmt: skip
 
+DRAFTS = [
+    Mutant("drafts: a text of one record is shown as often as any", "privacy/frequent.py",
+           "times * held + math.ceil(", "math.ceil(",
+           ("tests/privacy/test_frequent.py::test_what_only_one_table_holds_is_shown_with_the_probability_charged",)),
+    Mutant("drafts: one text of a person for all of theirs", "privacy/frequent.py", "(1, failure / records)",
+           "(1, failure)",
+           ("tests/privacy/test_frequent.py::test_what_only_one_table_holds_is_shown_with_the_probability_charged",)),
+    Mutant("drafts: the failure is not accounted for", "privacy/curator.py",
+           "        self._ledger.risk(failure)\n", "",
+           ("tests/privacy/test_frequent.py::test_nothing_is_counted_that_is_not_paid_for",)),
+    Mutant("drafts: what lies at the threshold is shown", "privacy/curator.py", "if y > least}", "if y >= least}",
+           ("tests/privacy/test_frequent.py::test_a_text_that_lies_at_the_threshold_is_not_shown",)),
+    Mutant("drafts: a seeded one is public", "releases/private_draft.py", "draft=not entropy.private", "draft=False",
+           ("tests/releases/test_private_draft.py::test_a_draft_with_a_seed_is_not_public",)),
+    Mutant("drafts: a book forgets what may fail", "ledger/books.py",
+           "            units += before.book.reserve(before.failures, failure)\n", "",
+           ("tests/ledger/test_book.py::test_failures_are_reserved_for_in_what_may_be_spent",)),
+    Mutant("totals of this very table under a promise of whole records", "releases/totals.py",
+           "if not alike or isinstance(budget.neighbours, ReplaceWithin):", "if True:",
+           ("tests/releases/test_totals.py::test_totals_that_may_be_of_this_very_table_are_doubted",)),
+]  # fmt: skip
+
 MUTANTS = [
     *UNITS,
     *RELATIONS, *STATISTIC_PRICES, *INTERACTIONS, *ITEMS, *WIDE, *SCORES, *VERBS, *PRICES, *LEDGERS, *WALLS, *SLOTS,
-    *PERIODS, *PLACES, *PRIORS,
+    *PERIODS, *PLACES, *PRIORS, *DRAFTS,
 ]  # fmt: skip
 
 

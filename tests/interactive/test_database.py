@@ -10,6 +10,7 @@ from dualquery import Budget, example
 from dualquery.counting.counter import MemoryCounter
 from dualquery.counting.opening import true_digest
 from dualquery.errors import LedgerError, QueryError
+from dualquery.interactive.answers import Published
 from dualquery.interactive.journal import MemoryJournal
 from dualquery.queries.families import from_texts
 from dualquery.table.database import Database
@@ -57,6 +58,9 @@ def test_a_stale_release_is_contradicted_and_mended() -> None:
     assert online.ask("region = Coast").cost.units == 0
     with pytest.raises(QueryError, match=r"any\(person\.age …\)"):
         online.ask("person.age >= 65")
+    published = Published({"stale": stale})
+    told = published.answer("stale", published.read("stale", OLD), online.status().left)
+    assert told.values == (before,)
     online.close()
     same = dualquery.online(units, journal=MemoryJournal(journal.entries()), **given)
     assert same.fingerprint() == online.fingerprint()

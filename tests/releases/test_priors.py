@@ -88,7 +88,7 @@ def test_what_is_spent_does_not_depend_on_the_prior(release: Release) -> None:
 def test_columns_that_the_prior_lacks_are_named() -> None:
     found = made(prior=SAMPLE.drop_columns(["job"]))
     assert list(found.certificate["prior"][0]["lacks"]) == ["job"]
-    said = "of the prior 'census sample 2023' sex, age, tenure are used; it has no job"
+    said = "the prior 'census sample 2023' is used for sex, age, tenure; it has no job"
     assert found.certificate["notes"][-1] == said
 
 

@@ -153,7 +153,7 @@ def told_of_dropped(counter: Counter) -> list[str]:
     records = counter.records if isinstance(counter, MemoryCounter) else None
     if not isinstance(records, Units) or not records.dropped:
         return []
-    said = "; ".join(f"{number:,} {why}" for why, number in records.dropped.items())
+    said = "; ".join(f"{why}: {number:,}" for why, number in records.dropped.items())
     return [f"not private, for you alone: left out were {said}"]
 
 

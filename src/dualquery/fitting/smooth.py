@@ -124,6 +124,7 @@ class Slopes:
 
     places: Mapping[int, Reals]
     likely: Mapping[Set, float]
+    variance: Mapping[Set, float]  # of these
 
     @staticmethod
     def of(measured: MeasuredTables, ones: Mapping[int, Cells]) -> Slopes:
@@ -144,20 +145,27 @@ class Slopes:
                     places[j] = moved / spread
                     spectra[j] = eigen(domain, j, share, np.nan_to_num(line))
             likely: dict[Set, float] = {}
+            variance: dict[Set, float] = {}
             for i, j in pairs:
                 if i in places and j in places and max(len(places[i]), len(places[j])) > 2:
-                    mean = smoothed(measured, (i, j), spectra[i], spectra[j]).mean
-                    likely[i, j] = float(
-                        (places[i] @ spectra[i].turned) @ mean @ (spectra[j].turned.T @ places[j])
-                    )
-        return Slopes(places, likely)
+                    known = smoothed(measured, (i, j), spectra[i], spectra[j])
+                    left, right = places[i] @ spectra[i].turned, spectra[j].turned.T @ places[j]
+                    likely[i, j] = float(left @ known.mean @ right)
+                    variance[i, j] = float(left**2 @ known.variance @ right**2)
+        return Slopes(places, likely, variance)
 
     def leans(self, answers: Mapping[Set, Cells]) -> dict[Set, Cells]:
-        """Logarithms that bring rows, which answer so, to tables of these slopes and their own margins."""
+        """Logarithms that bring rows, which answer so, to tables of these slopes and their own margins.
+
+        Only as far as rows are farther off than a slope is uncertain (James and Stein 1961).
+        """
         out: dict[Set, Cells] = {}
         for (i, j), likely in self.likely.items():
             products = np.outer(self.places[i], self.places[j])
-            factor = np.log(tilted(answers[i, j], products, likely))
+            found = float((answers[i, j] * products).sum())
+            far = (likely - found) ** 2
+            clear = max(0.0, far - self.variance[i, j]) / max(far, LEAST)
+            factor = np.log(tilted(answers[i, j], products, found + clear * (likely - found)))
             out[i, j] = np.clip(factor / FOLLOWED, -MOST_LEAN, MOST_LEAN)
         return out
 

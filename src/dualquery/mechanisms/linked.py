@@ -7,7 +7,7 @@ then, with noise that was paid for beforehand, come rows with their unit, pairs 
 all of it (`fitting.views`).
 
 Shares of the budget, after 1% for the number of units where that is private: tables of units 17% (ones .4, pairs .6),
-rows 49% (ones .2, pairs .8), pairs of rows 16%, tallies 18%; within each group by (c_S · cells)^¼. Several child
+rows 49% (ones .2, pairs .8), pairs of rows 15%, tallies 19%; within each group by (c_S · cells)^¼. Several child
 tables share alike.
 """
 
@@ -21,9 +21,10 @@ from math import isqrt, prod
 import numpy as np
 
 from dualquery.fitting.fitter import COUNT_SECONDS, Effort
-from dualquery.fitting.measured import Measured
+from dualquery.fitting.measured import Measured, Numbers
 from dualquery.fitting.views import MeasuredViews, fitted_units, rows_in_full
 from dualquery.mechanisms.artefact import synthetic
+from dualquery.mechanisms.floors import HANGING
 from dualquery.mechanisms.mechanism import Mechanism, Outcome, Plan, Step, Task, hidden
 from dualquery.mechanisms.outcomes import synthetic_rows
 from dualquery.mechanisms.shares import (
@@ -50,9 +51,9 @@ from dualquery.table.database import Database
 from dualquery.table.domain import Domain
 from dualquery.types import Done, Progress, Set
 
-SHARES = {"units": 0.17, "rows": 0.49, "pairs": 0.16, "tallies": 0.18}
+SHARES = {"units": 0.17, "rows": 0.49, "pairs": 0.15, "tallies": 0.19}
 ONES_OF_UNITS, ONES_OF_ROWS = 0.4, 0.2
-PAIRS_OF_TALLIES = 0.25  # of the share of tallies: how often two values of one row come together in a unit
+PAIRS_OF_TALLIES = 0.2  # of the share of tallies: how often two values of one row come together in a unit
 TALLIED = 3  # values of an attribute that count in full
 MOST_CELLS = 4_000_000  # of a table: larger ones are left to what pairs of other attributes imply
 ROOM = 1 << 54  # of a stage: weights take twenty bits of it
@@ -227,9 +228,14 @@ def run(
         views.append(_measured(each, database, full[each.child], curator, paid, neighbours))
     progress("measuring", len(stages), len(stages))
     tell: Done = lambda done, total: progress("fitting", done, total)  # noqa: E731
-    units = fitted_units(known, views, chosen.synthetic_rows, rng, tell)
+    units, misfits = fitted_units(known, views, chosen.synthetic_rows, rng, tell)
     settled = replace(plan, parameters=replace(chosen, full=full))
-    return Outcome(artefact=synthetic(units), measured=known.kept, settled=settled)
+    return Outcome(artefact=synthetic(units), measured=(*known.kept, *_kept(misfits)), settled=settled)
+
+
+def _kept(misfits: Mapping[str, float]) -> list[Measured]:
+    """For the bars of any, all and count (`hanging_bar`)."""
+    return [Measured(Numbers(HANGING, (), child), np.array([b]), 0.0) for child, b in misfits.items()]
 
 
 def _measured(

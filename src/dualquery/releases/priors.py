@@ -118,7 +118,7 @@ def lacking(entries: Sequence[Entry], schema: Schema) -> tuple[str, ...]:
     """Of priors that do not have all columns, which are used."""
     names = schema.domain.names()
     return tuple(
-        f"of the prior '{each['origin']}' {', '.join(n for n in names if n not in each['lacks'])} are used; it has "
+        f"the prior '{each['origin']}' is used for {', '.join(n for n in names if n not in each['lacks'])}; it has "
         f"no {', '.join(each['lacks'])}"
         for each in entries
         if each["lacks"]
