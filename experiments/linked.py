@@ -37,7 +37,7 @@ from dualquery.table.domain import Domain
 from dualquery.table.records import Records
 from dualquery.table.units import Units, units_of
 from dualquery.types import silent
-from experiments.data import Data
+from experiments.data import DAMAGE, Data, Unavailable
 from experiments.drawing import BLUE, GREEN, GREY, ORANGE, VERMILION, Look, legend_below
 from experiments.harness import Experiment, Point, Rows, Setting, Value, main, mean_by, where
 
@@ -79,9 +79,15 @@ def eusilc(data: Data) -> Units:
 
 
 def numbers(data: Data, file: str) -> NDArray[np.int64]:
-    with gzip.open(data.path(file), "rt", encoding="utf-8", newline="") as opened:
-        _, *rows = csv.reader(opened)
-    return np.array(rows, np.int64)
+    path = data.folder / file
+    if not path.is_file():
+        raise Unavailable(f"{file} is not in {data.folder}; it can be made of eusilc in the R package laeken")
+    try:
+        with gzip.open(path, "rt", encoding="utf-8", newline="") as opened:
+            _, *rows = csv.reader(opened)
+        return np.array(rows, np.int64)
+    except DAMAGE:
+        raise Unavailable(f"{file} cannot be read; make it again of eusilc in the R package laeken") from None
 
 
 @lru_cache(maxsize=1)

@@ -69,8 +69,8 @@ class Paid:
 
     child: str
     rows: Stage
-    pairs: Stage | None
-    tallies: Stage
+    pairs: Stage | None  # None where no unit has two rows, as of the tallies
+    tallies: Stage | None
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -99,7 +99,7 @@ def plan(task: Task, wanted: RowsWishes) -> Plan[LinkedParameters]:
             each.name,
             stages["rows", each.name],
             stages.get(("pairs", each.name)),
-            stages["tallies", each.name],
+            stages.get(("tallies", each.name)),
         )
         for each in database.children
     )
@@ -143,10 +143,10 @@ def _parts(database: Database, total: bool) -> tuple[dict[Part, float], dict[Par
         if child.at_most > 1:
             shares["pairs", child.name] = each * SHARES["pairs"]
             words["pairs", child.name] = f"measure pairs of rows of {child.name}"
-        else:
-            shares["rows", child.name] += each * SHARES["pairs"]
-        shares["tallies", child.name] = each * SHARES["tallies"]
-        words["tallies", child.name] = f"measure how many rows of {child.name} have each value"
+            shares["tallies", child.name] = each * SHARES["tallies"]
+            words["tallies", child.name] = f"measure how many rows of {child.name} have each value"
+        else:  # there are no pairs, and rows tell what tallies would
+            shares["rows", child.name] += each * (SHARES["pairs"] + SHARES["tallies"])
     return shares, words
 
 
@@ -284,6 +284,8 @@ def _tallied(
     paid: Paid, database: Database, curator: Curator, within: Mapping[int, Allowance]
 ) -> tuple[tuple[Tallies, Measured], ...]:
     """Every attribute, and every pair of attributes, each group with equal shares."""
+    if paid.tallies is None:
+        return ()
     sizes = database.child(paid.child).domain.sizes.tolist()
     varied = [a for a, size in enumerate(sizes) if size > 1]
     ones, pairs = [*combinations(varied, 1)], [*combinations(varied, 2)]
