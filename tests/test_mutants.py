@@ -683,7 +683,9 @@ FREQUENT_TEXTS = [
            "    def risk(self, failure: Fraction) -> None:\n",
            ("tests/ledger/test_book.py::test_a_prepaid_ledger_reserves_for_what_it_may_risk",)),
     Mutant("measurements of a draft have all of delta", "releases/private_draft.py",
-           "kept = float(decimal(given.delta) - failure)", "kept = given.delta",
+           "kept = float(decimal(given.delta) - failure)\n"
+           "        while decimal(kept) + failure > decimal(given.delta):\n"
+           "            kept = math.nextafter(kept, 0.0)\n", "kept = given.delta\n",
            drafts("what_is_charged_is_what_was_promised")),
     Mutant("a draft is priced as one column", "releases/private_draft.py",
            "sum([one] * (columns - 1), one)", "one", drafts("what_is_charged_is_what_was_promised")),

@@ -152,6 +152,8 @@ def test_risks_add_up() -> None:
     with pytest.raises(BudgetError, match="this risk"):
         ledger.risk(Fraction(2, 10**7))
     ledger.risk(Fraction(1, 10**7))
+    with pytest.raises(BudgetError, match="this risk"):
+        ledger.risk(Fraction(1, 10**9))
     assert Ledger(Budget(1, 1e-6, accounting=Accounting.ZCDP)).failure == 0
 
 
