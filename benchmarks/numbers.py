@@ -1,14 +1,14 @@
 """Numbers of a release beside those of its table: means, deviations, quantiles, correlations.
 
-    python -m benchmarks.numbers [diamonds | flchain | adult | chile | births | slid | fair]...
+    python -m benchmarks.numbers [diamonds | flchain | adult | chile | births | slid | fair | vocab]...
 
 Schemas are drafts of the tables as `dualquery schema draft` makes them. All 2-way tables, ε = 1, δ = 10⁻⁶, a record
 is replaced; two seeds, with means inside bins (2% of the budget) and without. Per numeric column: the error of the
 mean in standard deviations, the size of the log of the ratio of the deviations, the mean error of five quantiles over
 the range of nine in ten numbers. tv2 is the mean total variation of all tables of two columns with numbers cut at the
 table's deciles, corr the mean error of correlations, and their slope is 1 where they are as strong as in the table.
-Constants were chosen while looking at diamonds, flchain, Adult, chile and slid; births and fair were looked at
-afterwards.
+Constants were chosen while looking at diamonds, flchain, Adult, chile and slid; births, fair and vocab were looked
+at afterwards.
 """
 
 from __future__ import annotations
@@ -44,6 +44,7 @@ FILES = {
     "slid": "foreign/slid.csv.gz",
     "births": "births2014.csv.gz",
     "fair": "foreign/fair.csv.gz",
+    "vocab": "foreign/vocab.csv.gz",
 }
 MOST_ROWS, MOST_COLUMNS = 20_000, 12  # of births
 SEEDS = (0, 1)

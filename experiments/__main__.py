@@ -39,6 +39,7 @@ NAMES = (
     "without_floor",
     "priors",
     "series",
+    "linked",
     "learning",
     "online",
     "mirror",

@@ -55,7 +55,7 @@ FOREIGN = {
         for name in ("nwtco", "slid", "vocab", "chile", "fair", "ability", "flchain", "diamonds")
     },
     "births2014": "births2014.csv.gz",
-}  # tables that no constant was chosen on, with a schema drafted from each
+}  # tables that other people keep for teaching, with a schema drafted from each
 CUBE = (
     "workclass",
     "education",

@@ -117,8 +117,8 @@ DPSYNTH = Peer(
     ),
     (
         Method("SWIFT 1e5", 100, 300, accountings=(EXACT,)),
-        Method("MST", 40, 200, blind=True),
         Method("SWIFT", 600, 2000, accountings=(EXACT,)),
+        Method("MST", 40, 200, blind=True),
         Method("AIM-GDP", 1000, 3000, accountings=(EXACT,)),
     ),
     sources=("dpsynth", "mbi"),

@@ -42,7 +42,6 @@ PEOPLE, SMALL = 400, ("age", "sex", "region", "smokes")
 NOT_HERE = {
     "make ": "makes an environment; .ci/run runs `make check`, `make site` and `make test`",
     "pip install": "needs a network; tests/distribution/test_wheel.py installs a wheel",
-    "python -m experiments": "minutes to hours; tests/experiments runs them at toy size",
     "export ": "a token is made by the service; tests/service/test_serve_commands.py sets it",
     "dualquery desk": "runs until it is stopped; tests/desk/test_desk_page.py goes the whole path in a browser",
     "dualquery serve": "runs until it is stopped; tests/service/test_serve_commands.py runs these lines",

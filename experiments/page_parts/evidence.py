@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable
 
-from experiments import choosing
+from experiments import choosing, foreign_page
 from experiments import dualquery_figure_2 as figure_2
 from experiments import dualquery_figure_4 as figure_4
 from experiments import dualquery_figure_5 as figure_5
 from experiments.harness import Rows, distinct, listed, times, where
-from experiments.page_parts.files import TABLES, error, plain, rows_of, table
+from experiments.page_parts.files import TABLES, error, figures_of, plain, rows_of, table
 from experiments.spread import Samples, samples_by
 
 # The README
@@ -258,7 +258,27 @@ def questions() -> str:
     return table(header, lines)
 
 
-FAMILIES = ("AIM", "MST", "PrivBayes", "MWEM")
+WIDE = {  # tables of the benchmark, and what each is
+    "mixture of 64, ε = 1": "mixture of 64 products, 500 attributes",
+    "six factors, ε = 1": "six factors, 500 attributes",
+    "chain, ε = 1": "Markov chain",
+    "kosarak by popularity, ε = 1": "Kosarak by popularity",
+}
+
+
+def wide_bars() -> str:
+    """The share of bars that hold the truth on wide tables and on baskets, by the number of attributes."""
+    figures = figures_of("bars")
+    lines = [
+        [words, *(error(figures[title, f"held, {k} attributes"]) for k in (1, 2, 3))]
+        for title, words in WIDE.items()
+    ]
+    runs = min(int(figures[title, "held, 1 attributes"].runs) for title in WIDE)
+    header = ("share of 95% bars, ε = 1", *(f"{k} attribute{'s' * (k > 1)}" for k in (1, 2, 3)))
+    return table(header, lines) + f"\nSeeds: {runs}.\n"
+
+
+FAMILIES = ("SWIFT", "AIM", "MST", "PrivBayes", "MWEM")
 
 
 def other_tools() -> str:
@@ -266,6 +286,7 @@ def other_tools() -> str:
     rows = where(rows_of("peers"), outcome="done")
     keys = {(row["data"], row["tables"], row["epsilon"]) for row in rows}
     lines, lowest = [], 0
+    ratios: dict[float, list[float]] = {}
     for data, tables, epsilon in sorted(keys, key=lambda key: (list(TABLES).index(key[0]), key[1:])):
         here = where(rows, data=data, tables=tables, epsilon=epsilon)
         found = samples_by(here, ("peer", "method"), "l1")
@@ -274,13 +295,90 @@ def other_tools() -> str:
         )
         others = [each.mean for (peer, _), each in found.items() if peer != "dualquery"]
         lowest += ours.mean < min(others)
+        ratios.setdefault(epsilon, []).append(ours.mean / min(others))
         if epsilon == 1:
             best = [_best_of(here, family) for family in FAMILIES]
             lines.append([f"{TABLES[data]}, {tables}", error(ours), *best, error(noise)])
     header = ("mean L1 of a table, ε = 1", "ours", *FAMILIES, "independent noise")
     budgets = listed(sorted({epsilon for _, _, epsilon in keys}))
-    told = f"\nOf {len(keys)} points (ε = {budgets}) ours has the lowest mean at {lowest}.\n"
+    told = f"\nOf {len(keys)} points (ε = {budgets}) ours has the lowest mean at {lowest}. "
+    each = "; ".join(
+        f"at ε = {epsilon:g} {plain(min(found))} to {plain(max(found))}"
+        for epsilon, found in sorted(ratios.items())
+    )
+    told += f"Ours over the best other that answered, whoever it is: {each}. {unheard()}\n"
     return table(header, lines) + told
+
+
+def unheard() -> str:
+    """The strongest peers, where nothing of them was heard: their silence is no victory."""
+    rows = [row for row in rows_of("peers") if row["peer"] == "dpsynth"]
+    told = []
+    for method in ("SWIFT", "SWIFT 1e5", "AIM-GDP"):
+        mine = where(rows, method=method)
+        answered = {(row["data"], row["tables"]) for row in where(mine, outcome="done")}
+        asked = {(row["data"], row["tables"]) for row in mine}
+        if asked - answered:
+            places = ", ".join(f"{TABLES[data]} {tables}" for data, tables in sorted(asked - answered))
+            told.append(f"{method} ({places})")
+    return f"Of dpsynth no answer is here from {'; '.join(told)}." if told else ""
+
+
+def strongest_peer() -> str:
+    """One line for each ε: Adult's pairs, ours and the best that answered."""
+    rows = where(rows_of("peers"), outcome="done", data="adult", tables="all 2-way")
+    told = []
+    for epsilon in sorted(distinct(rows, "epsilon")):
+        found = samples_by(where(rows, epsilon=epsilon), ("peer", "method"), "l1")
+        ours = found["dualquery", "release"]
+        best = min((key for key in found if key[0] != "dualquery"), key=lambda key: found[key].mean)
+        name = best[0] if best[0] == "independent noise" else " ".join(best)
+        told.append(f"ε = {epsilon:g}: {plain(ours.mean)}, {name} {plain(found[best].mean)}")
+    return (
+        f"Adult's pairs, mean L1 of a table, ours and the best of the other tools that answered: {'; '.join(told)}. "
+        f"{swift_on_adult(rows)}\n"
+    )
+
+
+def swift_on_adult(answered: Rows) -> str:
+    """The strongest peer is named where it is not among those that answered."""
+    if any(row["peer"] == "dpsynth" and row["method"] == "SWIFT" for row in answered):
+        return "SWIFT of dpsynth is among them."
+    return (
+        "SWIFT of dpsynth, the strongest that we know of, is not among them: it wants a graphics card. On "
+        f"[small tables](docs/experiments/foreign.md) it answered: {beside_swift()}"
+    )
+
+
+def beside_swift() -> str:
+    """Our error over SWIFT's where it gave an answer, whatever the size of its cliques."""
+    rows = where(rows_of("foreign"), outcome="done")
+    ours = samples_by(where(rows, method=foreign_page.OURS), ("data", "epsilon"), "l1")
+    theirs = samples_by([row for row in rows if "SWIFT" in row["method"]], ("data", "epsilon"), "l1")
+    ratios = [ours[key].mean / sample.mean for key, sample in theirs.items()]
+    return (
+        f"at {len(ratios)} tables and ε the L1 of ours is {plain(min(ratios))} to {plain(max(ratios))} times "
+        f"SWIFT's, and lower at {sum(ratio < 1 for ratio in ratios)}."
+    )
+
+
+def foreign_tables() -> str:
+    """How often ours has the lowest mean on tables that other people keep, and who has it elsewhere."""
+    rows = where(rows_of("foreign"), outcome="done")
+    lines = []
+    for column, words in foreign_page.COLUMNS.items():
+        points, elsewhere = foreign_page.lowest(rows, column)
+        told = ", ".join(f"{method} at {count}" for method, count in elsewhere.items())
+        lines.append([words, f"{points}", f"{points - sum(elsewhere.values())}", told or "nobody"])
+    held = samples_by(where(rows, method=foreign_page.OURS), ("data", "epsilon"), "coverage")
+    low = min(held, key=lambda key: held[key].mean)
+    shares = [sample.mean for sample in held.values()]
+    bars = (
+        f"\nBars of 95% held {sum(shares) / len(shares):.3f} of the answers in the mean, at the least "
+        f"{held[low].mean:.3f} ({low[0]}, ε = {low[1]:g}).\n"
+    )
+    swift = f"\nBeside SWIFT (one run): {beside_swift()}\n"
+    return table(("", "tables and ε", "ours is lowest at", "lower than ours"), lines) + swift + bars
 
 
 def _best_of(rows: Rows, family: str) -> str:
@@ -312,6 +410,9 @@ PARTS: dict[str, Callable[[], str]] = {
     "the rule": rule,
     "bars": bars,
     "questions": questions,
+    "wide bars": wide_bars,
     "other tools": other_tools,
+    "the strongest peer": strongest_peer,
+    "foreign tables": foreign_tables,
     "times": times_taken,
 }

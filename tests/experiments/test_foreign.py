@@ -16,7 +16,7 @@ from dualquery.table.records import Records
 from experiments import foreign
 from experiments.coverage import natural_questions
 from experiments.data import FOREIGN, Data
-from experiments.foreign_page import INDEPENDENCE, NOISE, OURS, draw, find
+from experiments.foreign_page import INDEPENDENCE, NOISE, OURS, draw, find, lowest
 from experiments.harness import Row, Setting, Size
 from experiments.peer_methods import DELTA, Case, Method, Peer
 from experiments.peer_methods import Release as Asked
@@ -143,6 +143,19 @@ def test_losses_stand_first_the_widest_before_the_others() -> None:
     assert "- MST stopped after 9 processor seconds (slid, all 2-way, ε = 1)." in page
     assert "independence 0.2" not in page, "as good is not better"
     assert "| slid, all 2-way | 1 | 0.2 (2) | 0.2 (1) |  | 0.1 (1) |  |  |  |" in page
+
+
+def test_lowest_counts_the_points_of_ours_and_who_is_below_it() -> None:
+    rows = [
+        made_row(OURS),
+        made_row("SWIFT", l1=0.1),
+        made_row("MST", l1=0.15),
+        made_row(OURS, data="chile"),
+        made_row(INDEPENDENCE, data="chile", l1=0.21),
+        made_row("MST", data="fair", l1=0.01),
+    ]
+    assert lowest(rows, "l1") == (2, {"SWIFT": 1})
+    assert lowest(rows, "max_cell") == (2, {}), "as good is not lower"
 
 
 def test_bars_that_hold_too_seldom_are_named() -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from dataclasses import replace
 from itertools import combinations
 
 import numpy as np
@@ -11,11 +12,13 @@ import pytest
 from dualquery.errors import BudgetError, DualQueryError
 from dualquery.fitting.fitter import Effort
 from dualquery.fitting.measured import MeasuredTables
+from dualquery.fitting.prior import PublicRows
 from dualquery.fitting.shrink import points, shrunk
 from dualquery.mechanisms.mechanism import Task, shown
 from dualquery.mechanisms.projection.game import PROJECTION
 from dualquery.mechanisms.projection.small import (
     FAINT,
+    SHARE_OF_TEST,
     ByChosenPairs,
     Misfit,
     PairRule,
@@ -34,7 +37,7 @@ from dualquery.mechanisms.wishes import ProjectionWishes
 from dualquery.privacy.budget import Accounting, Budget
 from dualquery.privacy.ledger import Ledger
 from dualquery.privacy.neighbours import RELATIONS, Neighbours, person_relations
-from dualquery.queries.derived import Misfits
+from dualquery.queries.derived import Misfits, misfit_bound
 from dualquery.queries.families import from_texts, marginals
 from dualquery.queries.tables import Tables, centred
 from dualquery.table.domain import Categorical, Domain
@@ -133,6 +136,33 @@ def test_some_pairs_are_chosen_where_records_are_few(sizes, rows, some):
     assert PairRule.of(task).applies is some
     plan = PROJECTION.plan_for(task, {})
     assert isinstance(plan.parameters, ByChosenPairs if some else ByTables)
+
+
+def test_all_pairs_are_measured_however_few_the_records_where_that_is_asked_for():
+    task = task_of((8,) * 15, 1000)
+    plan = PROJECTION.plan_for(task, {"shares": "pairs"})
+    assert isinstance(plan.parameters, ByTables)
+    assert plan.parameters.sets == 15 + 105
+
+
+def test_with_a_prior_the_stage_of_misfits_has_room_for_pairs():
+    """And misfits, multiplied, stay within what was paid for; they are told as exactly as without a prior."""
+    rows = PublicRows.of(np.zeros((50, 4), np.int32))
+    plain, task = (replace(task_of((3, 20, 7, 9), 200), prior=prior) for prior in (None, rows))
+    rule = PairRule.of(task)
+    ways = planned(plain, rule), planned(task, rule)
+    moved = task.budget.neighbours.sensitivity(misfit_bound(len(rule.pairs))).l2_squared
+    deviations = []
+    for way, each in zip(ways, (plain, task), strict=True):
+        second = way.stages[1]
+        times = way._times(each, second)
+        assert times**2 * moved <= second.squared
+        deviations.append(second.noise.deviation / times)
+    assert ways[0]._times(plain, ways[0].stages[1]) == 1
+    assert deviations[1] == pytest.approx(deviations[0] / math.sqrt(1 - SHARE_OF_TEST), rel=0.01)
+    every = dict.fromkeys(rule.pairs, 1.0)
+    what = ways[1].stages[1].chosen(every, task.domain, task.budget.neighbours)
+    assert set(what.sets) == set(rule.pairs)
 
 
 def test_workloads_without_pairs_have_nothing_to_choose():

@@ -10,6 +10,7 @@ from scipy.stats import t as student
 
 from dualquery.counting.counter import MemoryCounter
 from dualquery.fitting.fitter import REPLICAS
+from dualquery.fitting.prior import Trust
 from dualquery.mechanisms import error_bars
 from dualquery.mechanisms.artefact import SyntheticRecords
 from dualquery.mechanisms.baselines import UNIFORM
@@ -134,6 +135,26 @@ def test_of_a_large_table_each_row_drawn_stands_for_several_records(monkeypatch:
     monkeypatch.setattr(error_bars, "MOST_BYTES", rows.bytes // 4)
     assert Draw.of(SyntheticRecords(rows), 950, 7) == Draw(10, 7)
     assert [table.rows for table in tables_drawn(rows, Draw(100, 0))] == [100] * REPLICAS
+
+
+def test_with_a_prior_tables_lie_as_far_about_the_release_as_the_records_it_counts_as() -> None:
+    """Cells of drawn tables vary by p(1 − p)/N₀, the chance of their own n records among it."""
+    rows = Records.from_rows(DOMAIN, np.zeros((4_000, DOMAIN.width), np.int32))
+    artefact = SyntheticRecords(rows)
+    drawn = Draw.of(artefact, 1_000, 7, Trust(400.0, 1.0))
+    assert drawn.atoms == round(1 / (1 / 400 - 1 / 1_000))
+    assert Draw.of(artefact, 1_000, 7, Trust(1_000.0, 1.0)).atoms is None
+    assert Draw.of(artefact, 1_000, 7, Trust(400.0, 0.0)).atoms is None
+    codes = np.zeros((4_000, DOMAIN.width), np.int32)
+    codes[:1_600, 0] = 1
+    released = Records.from_rows(DOMAIN, codes)
+    shares = [
+        float((np.asarray(error_bars._table_drawn(released, drawn, n).columns[0]) == 1).mean())
+        for n in range(400)
+    ]
+    kept = 1 - drawn.atoms / 4_000  # atoms are drawn without replacement
+    expected = 0.4 * 0.6 * (kept / drawn.atoms + 1 / 1_000)
+    assert float(np.var(shares)) == pytest.approx(expected, rel=0.25)
 
 
 def test_mixed_questions_are_about_as_many_attributes_as_asked_for() -> None:

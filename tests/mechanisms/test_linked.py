@@ -8,7 +8,9 @@ from itertools import combinations
 import numpy as np
 import pytest
 
+from dualquery.fitting.measured import Numbers
 from dualquery.fitting.views import mass_of, rows_in_full, size_law
+from dualquery.mechanisms.floors import HANGING, LEFT, WITHIN, hanging_more
 from dualquery.mechanisms.linked import LINKED
 from dualquery.mechanisms.mechanism import Outcome, Plan, Task
 from dualquery.privacy.budget import Accounting, Budget
@@ -152,3 +154,28 @@ def test_sizes_of_a_class_are_likely_to_be_small() -> None:
     assert law.shape == (9, 41)
     assert law.sum(axis=1) == pytest.approx(1)
     assert [np.flatnonzero(row).tolist()[0] for row in law] == [0, 1, 2, 3, 4, 5, 7, 10, 15]
+
+
+@pytest.mark.parametrize("even", [False, True])
+def test_bars_know_what_tallies_had_to_mend(even: bool) -> None:
+    """Four coins of a unit, and four of which an even number shows heads: pairs of rows cannot tell them apart."""
+    rng, number = np.random.default_rng(6), 1500
+    child = Linked("coin", (attribute("side", 2),), parent="bag", link="b", at_most=4, at_least=4)
+    database = database_of([Linked("bag", (attribute("colour", 2),), key="b"), child], "bag")
+    heads = rng.choice([0, 2, 4], number, p=[1 / 8, 3 / 4, 1 / 8]) if even else rng.binomial(4, 0.5, number)
+    rows = (np.arange(4)[None, :] < heads[:, None]).astype(np.int64).reshape(-1, 1)
+    units = units_of(database, rng.integers(0, 2, (number, 1)), [(np.full(number, 4), rows)])
+    _, outcome, _ = play(units, 100.0)
+    (told,) = [
+        each for each in outcome.measured if isinstance(each.what, Numbers) and each.what.kind == HANGING
+    ]
+    assert (told.values > 0.12) == even
+    assert (told.values < 0.06) != even
+    answers = np.array([0.0, 0.5, 1.0])
+    more = hanging_more(answers, outcome.measured)
+    assert more == pytest.approx([0.0, WITHIN * LEFT * told.values[0] / 2, 0.0])
+    assert not hanging_more(answers, ()).any()
+    released = outcome.artefact.records
+    owner, codes = released.members[0].owner, released.members[0].records.columns[0]
+    many = np.bincount(owner[codes == 1], minlength=released.rows)
+    assert np.mean(many > 0) == pytest.approx(np.mean(heads > 0), abs=0.03)

@@ -383,3 +383,44 @@ def test_other_sql_is_refused_in_a_sentence(tables: dict[str, pd.DataFrame], tex
 def test_sql_is_asked_of_the_whole_release(tables: dict[str, pd.DataFrame]) -> None:
     with pytest.raises(QueryError, match="whole release"):
         released(tables).of("person").sql("select count(*) from data")
+
+
+BARE = """
+[database]
+protect = "shop"
+[[table]]
+name = "shop"
+key = "id"
+[[table]]
+name = "order"
+parent = "shop"
+link = "shop"
+at_most = 20
+[[table.attribute]]
+name = "paid"
+values = ["cash", "card"]
+"""
+
+
+@pytest.mark.parametrize("orders", [0, 30], ids=["nobody ordered", "many orders"])
+def test_a_protected_table_without_attributes(tmp_path: Path, orders: int) -> None:
+    schema = parse_schema(BARE, origin="schema")
+    rng = np.random.default_rng(1)
+    shops = np.repeat(np.arange(60), rng.integers(0, orders, 60)) if orders else np.empty(0, np.int64)
+    tables = {
+        "shop": pd.DataFrame({"id": np.arange(60)}),
+        "order": pd.DataFrame({"shop": shops, "paid": np.array(["cash", "card"])[shops % 2]}),
+    }
+    units = dualquery.encode(tables, schema)
+    assert isinstance(units, Units)
+    assert units.rows == 60
+    assert units.members[0].sizes.max() <= 20
+    given = {"workload": "marginals:1", "budget": BUDGET, "seed": 1, "check": 0.0, "mechanism": "stand-in"}
+    made = dualquery.release(tables, schema=schema, **given)  # type: ignore[arg-type]
+    made.save(tmp_path / "released")
+    again = Release.load(tmp_path / "released")
+    assert list(again.tables["shop"]) == ["id"]
+    assert list(again.tables["order"]) == ["shop", "paid"]
+    for text in ("any(order.paid = cash)", "count(order) >= 6", "order >= 5", "all(order.paid = card)"):
+        assert again.answer(text).value == made.answer(text).value
+    assert dualquery.evaluate(made, tables).queries == len(units.domain.columns[0].labels)

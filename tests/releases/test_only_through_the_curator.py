@@ -48,6 +48,29 @@ name = "pay"
 edges = [0, 1, 50, 500, 5000]
 clamp = true
 """
+DATABASE = """
+[database]
+protect = "household"
+
+[[table]]
+name = "household"
+key = "hh"
+[[table.attribute]]
+name = "region"
+values = ["e", "w", "n"]
+
+[[table]]
+name = "person"
+parent = "household"
+link = "hh"
+at_most = 4
+[[table.attribute]]
+name = "sex"
+values = ["f", "m"]
+[[table.attribute]]
+name = "age"
+edges = [0, 18, 40, 65, 100]
+"""
 ACCEPTED = (
     '[[criterion]]\ntables = 2\nmean = 0.3\n\n[[criterion]]\nmean_of = "age"\nby = ["sex"]\nerror = 30\n'
 )
@@ -68,6 +91,20 @@ def write(path: Path, seed: int, number: int, share: float) -> None:
     path.write_text("\n".join(lines) + "\n", encoding="utf-8")
 
 
+def write_database(folder: Path, seed: int, number: int, share: float) -> None:
+    """Households with a region that nobody knows or too many persons, and persons without a household."""
+    rng = np.random.default_rng(seed)
+    folder.mkdir()
+    homes, persons = ["hh,region"], ["hh,sex,age"]
+    for home in range(number):
+        homes.append(f"{home},{'ewnx'[int(rng.random() < share) + 2 * int(rng.random() < 0.1)]}")
+        for _ in range(int(rng.integers(0, 2 + int(6 * share)))):
+            key = home if rng.random() < 0.95 else "nobody"
+            persons.append(f"{key},{'fm'[int(rng.random() < share)]},{int(rng.integers(110))}")
+    (folder / "household.csv").write_text("\n".join(homes) + "\n", encoding="utf-8")
+    (folder / "person.csv").write_text("\n".join(persons) + "\n", encoding="utf-8")
+
+
 @pytest.fixture(scope="module")
 def room(tmp_path_factory: pytest.TempPathFactory) -> Path:
     folder = tmp_path_factory.mktemp("curator")
@@ -79,6 +116,10 @@ def room(tmp_path_factory: pytest.TempPathFactory) -> Path:
         ("public", 4, 800, 0.6),
     ):
         write(folder / f"{name}.csv", seed, number, share)
+    (folder / "totals.csv").write_text("sex,people\nf,700\nm,800\n")
+    for name, seed, number, share in (("decoys", 0, 300, 0.5), ("homes", 1, 300, 0.9), ("more", 2, 900, 0.2)):
+        write_database(folder / name, seed, number, share)
+    (folder / "database.toml").write_text(DATABASE)
     (folder / "schema.toml").write_text(SCHEMA.replace("UNIT", ""))
     (folder / "persons.toml").write_text(SCHEMA.replace("UNIT", 'unit = "who"'))
     (folder / "accept.toml").write_text(ACCEPTED)
@@ -103,8 +144,9 @@ class Frozen(datetime):
         ([*ADDED, "--shares", "fixed"], ("alike", "larger")),
         ([*ADDED, "--mechanism", "mwem"], ("alike", "larger")),
         (PERSONS, ("alike", "larger")),
+        (["--totals", "totals.csv", "--neighbours", "replace-within"], ("alike", "other")),
     ],
-    ids=["replace", "small", "accept", "prior", "period", "pure", "fixed", "mwem", "persons"],
+    ids=["replace", "small", "accept", "prior", "period", "pure", "fixed", "mwem", "persons", "totals"],
 )
 def test_other_records_and_the_same_answers_give_the_same_bytes(
     room: Path,
@@ -113,25 +155,62 @@ def test_other_records_and_the_same_answers_give_the_same_bytes(
     arguments: list[str],
     tables: tuple[str, ...],
 ) -> None:
-    monkeypatch.chdir(room)
-    monkeypatch.setattr(certificate, "datetime", Frozen)
     schema = "persons.toml" if "--records-per-person" in arguments else "schema.toml"
     period = arguments[arguments.index("--period") + 1] if "--period" in arguments else None
     most = 3 if "--records-per-person" in arguments else None
+    monkeypatch.chdir(room)
     decoy = open_counter("decoy.csv", read_schema(schema).during(period), records_per_person=most)
+    sources = [f"{table}.csv" for table in tables]
+    assert len({*seen(monkeypatch, capsys, decoy, sources, ["--schema", schema, *arguments])}) == 1
+
+
+@pytest.mark.long
+def test_other_households_and_the_same_answers_give_the_same_bytes(
+    room: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """What was left out is told on the curator's screen alone, which --quiet silences."""
+    monkeypatch.chdir(room)
+    decoy = open_counter("decoys", read_schema("database.toml"))
+    arguments = ["--schema", "database.toml", *ADDED, "--synthetic-rows", "300", "--quiet"]
+    assert len({*seen(monkeypatch, capsys, decoy, ["homes", "more"], arguments)}) == 1
+
+
+def seen(
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+    decoy: Counter,
+    sources: list[str],
+    arguments: list[str],
+) -> list[str]:
+    """Of a release of each source, counted on the decoy: its exit code, its words, and the digests of its files."""
+    monkeypatch.setattr(certificate, "datetime", Frozen)
     begin = Curator.__init__
 
     def given_the_decoy(self: Curator, counter: Counter, ledger: Ledger, entropy: Entropy) -> None:
         begin(self, decoy, ledger, entropy)
 
     monkeypatch.setattr(Curator, "__init__", given_the_decoy)
-    seen = []
-    for table in tables:
-        shutil.copy(f"{table}.csv", "table.csv")
-        shutil.rmtree("out", ignore_errors=True)
-        common = ["--schema", schema, "--queries", "marginals:2", "--epsilon", "2", "--delta", "1e-6"]
-        code = run(["release", "table.csv", *common, "--seed", "5", "--out", "out", *arguments])
-        files = {each.name: hashlib.sha256(each.read_bytes()).hexdigest() for each in Path("out").iterdir()}
-        seen.append((code, capsys.readouterr(), dict(sorted(files.items()))))
-    assert "certificate.json" in seen[0][2]
-    assert seen[0] == seen[1]
+    found = []
+    for source in sources:
+        for name in ("table", "out"):
+            shutil.rmtree(name, ignore_errors=True)
+        place = "table" if Path(source).is_dir() else "table.csv"
+        shutil.copytree(source, place) if place == "table" else shutil.copy(source, place)
+        common = [
+            "--queries",
+            "marginals:2",
+            "--epsilon",
+            "2",
+            "--delta",
+            "1e-6",
+            "--seed",
+            "5",
+            "--out",
+            "out",
+        ]
+        code = run(["release", place, *common, *arguments])
+        files = sorted(Path("out").iterdir())
+        digests = [f"{each.name} {hashlib.sha256(each.read_bytes()).hexdigest()}" for each in files]
+        assert Path("out/certificate.json") in files
+        found.append(f"{code} {capsys.readouterr()} {digests}")
+    return found

@@ -18,6 +18,7 @@ from dualquery import Budget, DualQueryError, Release
 from dualquery.privacy.budget import Accounting
 from dualquery.privacy.neighbours import Neighbours
 from dualquery.releases.priors import refuse_same
+from dualquery.releases.seal import create_key
 from dualquery.table.reading.postgresql import PostgresTable
 
 SCHEMA: Mapping[str, Any] = {
@@ -87,6 +88,8 @@ def test_what_is_spent_does_not_depend_on_the_prior(release: Release) -> None:
 def test_columns_that_the_prior_lacks_are_named() -> None:
     found = made(prior=SAMPLE.drop_columns(["job"]))
     assert list(found.certificate["prior"][0]["lacks"]) == ["job"]
+    said = "the prior 'census sample 2023' is used for sex, age, tenure; it has no job"
+    assert found.certificate["notes"][-1] == said
 
 
 def test_a_release_is_a_prior_by_itself(release: Release, tmp_path: Path) -> None:
@@ -210,3 +213,25 @@ def test_what_was_not_measured_in_tables_cannot_be_fitted_again() -> None:
     )
     with pytest.raises(DualQueryError, match="no tables that rows could be fitted to"):
         dualquery.refit(noisy, prior=SAMPLE, prior_origin="sample")
+
+
+def test_a_key_is_demanded(tmp_path: Path) -> None:
+    """A prior that is not signed, signed by another, or no release at all is refused."""
+    create_key(tmp_path / "office")
+    create_key(tmp_path / "other")
+    last = dualquery.release(SAMPLE, schema=SCHEMA, workload="marginals:1", budget=BUDGET, check=0)
+    last.save(tmp_path / "unsigned")
+    last.save(tmp_path / "signed", sign=tmp_path / "office")
+    key = tmp_path / "office.pub"
+    for prior, words in (
+        (tmp_path / "unsigned", "not signed"),
+        ([tmp_path / "signed", SAMPLE], "one of the priors is none"),
+        (last, "one of the priors is none"),
+        (None, "no prior"),
+    ):
+        with pytest.raises(DualQueryError, match=words):
+            made(prior=prior, prior_origin=None, prior_key=key)
+    with pytest.raises(DualQueryError, match="key"):
+        made(prior=tmp_path / "signed", prior_origin=None, prior_key=tmp_path / "other.pub")
+    found = made(prior=tmp_path / "signed", prior_origin=None, prior_key=key)
+    assert found.certificate["prior"][0]["records"] == last.certificate["records"]["rows"]

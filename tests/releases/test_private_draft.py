@@ -107,7 +107,8 @@ def test_every_kind_of_column_is_found(draft) -> None:
     ]
 
 
-def test_the_schema_is_public_as_it_stands_and_every_measured_line_says_so(draft, tmp_path: Path) -> None:
+def test_the_schema_is_public_as_it_stands_and_every_measured_line_says_so(tmp_path: Path) -> None:
+    draft = private_draft(PEOPLE, budget=GENEROUS)
     draft.save(tmp_path / "s.toml")
     text = (tmp_path / "s.toml").read_text(encoding="utf-8")
     read = read_schema(tmp_path / "s.toml")
@@ -384,3 +385,12 @@ def test_a_person_has_no_more_records_than_allowed(monkeypatch: pytest.MonkeyPat
     made = private_draft(one, budget=budget, unit="who", seed=1)
     assert set(seen) == {4002}
     assert "mine" not in columns_of(made.schema)["word"].labels
+
+
+def test_a_draft_with_a_seed_is_not_public() -> None:
+    """Whoever knows the seed can undo the noise: a release made with such a schema promises nothing."""
+    seeded, private = (private_draft(PEOPLE, budget=GENEROUS, seed=seed) for seed in (1, None))
+    assert seeded.schema.draft
+    assert "public as it stands" not in str(seeded)
+    assert not private.schema.draft
+    assert "public as it stands" in str(private)

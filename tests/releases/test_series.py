@@ -14,7 +14,16 @@ import numpy as np
 import pytest
 
 import dualquery
-from dualquery import Budget, BudgetError, DataError, DualQueryError, Neighbours, ReleaseError, Series
+from dualquery import (
+    Accounting,
+    Budget,
+    BudgetError,
+    DataError,
+    DualQueryError,
+    Neighbours,
+    ReleaseError,
+    Series,
+)
 from dualquery.cli import run
 from dualquery.fitting.measured import Measured, MeasuredTables
 from dualquery.ledger.books import Books, create
@@ -39,6 +48,7 @@ name = "region"
 values = ["a", "b", "c"]
 """
 BUDGET = Budget(1, 1e-6, Neighbours.ADD_REMOVE)
+PURE = Budget(1, 0, Neighbours.ADD_REMOVE, Accounting.PURE)
 FAST = {"check": 0, "synthetic_rows": 300}
 
 
@@ -72,6 +82,10 @@ def test_a_year_of_quarters(folder: Path) -> None:
     series = of(folder)
     with pytest.raises(DataError, match="name the first period"):
         series.append(folder / "v.csv", BUDGET)
+    with pytest.raises(BudgetError, match="a delta above 0"):
+        series.append(folder / "v.csv", PURE, period="2024-Q1")
+    with pytest.raises(DataError, match="totals are for a single release"):
+        series.append(folder / "v.csv", BUDGET, period="2024-Q1", totals=folder / "population.csv")
     series.append(folder / "v.csv", BUDGET, period="2024-Q1", **FAST)
     made = [series.append(folder / "v.csv", BUDGET, **FAST) for _ in range(2)]
     assert series.periods == ("2024-Q1", "2024-Q2", "2024-Q3")
@@ -137,6 +151,7 @@ def test_refusals_of_the_command_line(folder: Path, capsys: pytest.CaptureFixtur
     common = ["--schema", str(folder / "schema.toml"), "--ledger", str(folder / "v.ledger"), "--epsilon", "1"]
     common += ["--delta", "1e-6", "--neighbours", "add-remove"]
     (folder / "bad.csv").write_text((folder / "v.csv").read_text() + ",f,a\n")
+    (folder / "no.csv").write_text((folder / "v.csv").read_text() + "2024-13-45,f,a\n")
     (folder / "far.csv").write_text((folder / "v.csv").read_text() + "2024,f,a\n")
     for arguments, words in (
         (["append", str(folder / "s"), str(folder / "v.csv"), *common], "Name the first period"),
@@ -151,6 +166,10 @@ def test_refusals_of_the_command_line(folder: Path, capsys: pytest.CaptureFixtur
         (
             ["append", str(folder / "s"), str(folder / "far.csv"), *common, "--period", "2024-Q1"],
             "longer than a quarter",
+        ),
+        (
+            ["append", str(folder / "s"), str(folder / "no.csv"), *common, "--period", "2024-Q1"],
+            "'received'",
         ),
         (
             ["append", str(folder / "s"), str(folder / "v.csv"), *common[:6], "--period", "2024-Q1"],

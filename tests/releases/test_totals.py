@@ -164,6 +164,15 @@ def test_totals_of_this_very_table_are_said_to_be_public() -> None:
     assert sentences.relation(again.certificate) == ReplaceWithin(("sex", "area"))
 
 
+def test_totals_that_may_be_of_this_very_table_are_doubted() -> None:
+    """Their number is compared with the public number of records, and nothing else of them with the table."""
+    budget = Budget(1.0, 1e-6)
+    for table, doubted in ((TABLE, True), (people(600, 7), True), (people(900, 7), False)):
+        said = made(totals=[counted(table, "sex")], budget=budget, seed=None).certificate
+        assert any("replace-within" in each for each in said["warnings"]) == doubted
+    assert not made(totals=[counted(TABLE, "sex")], budget=WITHIN, seed=None).certificate["warnings"]
+
+
 @pytest.mark.parametrize(
     ("options", "words"),
     [

@@ -157,6 +157,14 @@ PriorOriginFlag: TypeAlias = Annotated[
         "--prior-origin", metavar="WORDS", help="Where a prior's file comes from, as the certificate says it."
     ),
 ]
+PriorKeyFlag: TypeAlias = Annotated[
+    Path | None,
+    typer.Option(
+        "--prior-key",
+        metavar="FILE",
+        help="The public key that every release named by --prior is to be signed with.",
+    ),
+]
 TotalsFlag: TypeAlias = Annotated[
     list[str] | None,
     typer.Option(

@@ -17,6 +17,7 @@ from dualquery.cli.flags import (
     NamedTableFlag,
     OfFlag,
     PriorFlag,
+    PriorKeyFlag,
     PriorOriginFlag,
     QuietFlag,
     SchemaFlag,
@@ -178,6 +179,7 @@ def refit(
     prior: PriorFlag,
     out: Annotated[Path, typer.Option("--out", "-o", metavar="DIR", help="The folder to write.")],
     prior_origin: PriorOriginFlag = None,
+    prior_key: PriorKeyFlag = None,
     sign: Annotated[
         Path | None,
         typer.Option("--sign", metavar="FILE", help="Sign the certificate with this private key."),
@@ -201,7 +203,13 @@ def refit(
         refuse_occupied(out)
         if sign is not None:
             read_private_key(sign)
-        made = refitted(Release.load(folder), prior=prior, prior_origin=prior_origin, progress=progress)
+        made = refitted(
+            Release.load(folder),
+            prior=prior,
+            prior_origin=prior_origin,
+            prior_key=prior_key,
+            progress=progress,
+        )
         progress("writing the release", 0, 1)
         made.save(out, sign=sign)
     if not quiet:

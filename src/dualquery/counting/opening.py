@@ -153,7 +153,7 @@ def told_of_dropped(counter: Counter) -> list[str]:
     records = counter.records if isinstance(counter, MemoryCounter) else None
     if not isinstance(records, Units) or not records.dropped:
         return []
-    said = "; ".join(f"{number:,} {why}" for why, number in records.dropped.items())
+    said = "; ".join(f"{why}: {number:,}" for why, number in records.dropped.items())
     return [f"not private, for you alone: left out were {said}"]
 
 
@@ -208,13 +208,21 @@ def true_digest(counter: Counter, key: str) -> str:
     """
     records = _records_of(counter)
     mac = hmac.new(bytes.fromhex(key), f"{records.rows} records".encode(), hashlib.sha256)
-    for codes in records.columns:
-        items = as_lists(codes, records.rows) if isinstance(codes, BitItems) else codes
-        for array in (items.start, items.ids) if isinstance(items, SparseItems) else (items,):
-            numbers = np.ascontiguousarray(array, array.dtype.newbyteorder("<"))
-            mac.update(f"\n{numbers.dtype.str} {len(numbers)}\n".encode())
-            mac.update(numbers.data)
+    hanging = records.members if isinstance(records, Units) else ()
+    for each in (records, *(members.records for members in hanging)):
+        for codes in each.columns:
+            items = as_lists(codes, each.rows) if isinstance(codes, BitItems) else codes
+            for array in (items.start, items.ids) if isinstance(items, SparseItems) else (items,):
+                _hash(mac, array)
+    for members in hanging:
+        _hash(mac, members.start)
     return mac.hexdigest()
+
+
+def _hash(mac: hmac.HMAC, array: NDArray[Any]) -> None:
+    numbers = np.ascontiguousarray(array, array.dtype.newbyteorder("<"))
+    mac.update(f"\n{numbers.dtype.str} {len(numbers)}\n".encode())
+    mac.update(numbers.data)
 
 
 def _records_of(counter: Counter) -> Records:

@@ -10,8 +10,8 @@ the weeks of a pregnancy, would else be taken for the line of the many.
 
 Rows fall short of it. Shrinking works cell by cell, and a slope that lies in many cells, none of which is clear, is
 taken for noise; a temperature takes some of the rest. So rows are told slopes apart (`Slopes`): of every two ordered
-attributes the mean product of their places x, as it is likely to be. Once rows are warm they lean to exp(λ x_a x_b),
-of all factors that give a slope the one that changes a table least.
+attributes the mean product of their places x, as it is likely to be. Once rows are warm they lean to
+exp(λ x_a x_b + α_a + β_b), of all factors that give a slope and keep the margins the one that changes a table least.
 """
 
 from __future__ import annotations
@@ -34,6 +34,9 @@ STEEPNESS = 3.0  # how fast the prior falls with the degree
 STEPS = 20  # of τ and the weights that follow from it
 FOLLOWED = 0.5  # of a lean: as rows move, what was measured pulls them back about as hard
 MOST_TILT, CLOSE = 0.3, 1e-3
+MOST_LEAN = 1.0  # a logarithm: rare cells of long tails would else be all that a slope is made of
+LOOSE = 0.1  # of a table, that is as if independent: rows may go where none is
+RAKED = 4  # times that margins are mended
 
 
 def number_codes(column: Column) -> Integers | None:
@@ -121,6 +124,7 @@ class Slopes:
 
     places: Mapping[int, Reals]
     likely: Mapping[Set, float]
+    variance: Mapping[Set, float]  # of these
 
     @staticmethod
     def of(measured: MeasuredTables, ones: Mapping[int, Cells]) -> Slopes:
@@ -141,32 +145,52 @@ class Slopes:
                     places[j] = moved / spread
                     spectra[j] = eigen(domain, j, share, np.nan_to_num(line))
             likely: dict[Set, float] = {}
+            variance: dict[Set, float] = {}
             for i, j in pairs:
                 if i in places and j in places and max(len(places[i]), len(places[j])) > 2:
-                    mean = smoothed(measured, (i, j), spectra[i], spectra[j]).mean
-                    likely[i, j] = float(
-                        (places[i] @ spectra[i].turned) @ mean @ (spectra[j].turned.T @ places[j])
-                    )
-        return Slopes(places, likely)
+                    known = smoothed(measured, (i, j), spectra[i], spectra[j])
+                    left, right = places[i] @ spectra[i].turned, spectra[j].turned.T @ places[j]
+                    likely[i, j] = float(left @ known.mean @ right)
+                    variance[i, j] = float(left**2 @ known.variance @ right**2)
+        return Slopes(places, likely, variance)
 
     def leans(self, answers: Mapping[Set, Cells]) -> dict[Set, Cells]:
-        """Logarithms λ x_a x_b that bring rows, which answer so, to tables of these slopes: the least that do."""
+        """Logarithms that bring rows, which answer so, to tables of these slopes and their own margins.
+
+        Only as far as rows are farther off than a slope is uncertain (James and Stein 1961).
+        """
         out: dict[Set, Cells] = {}
         for (i, j), likely in self.likely.items():
             products = np.outer(self.places[i], self.places[j])
-            out[i, j] = tilt_to(answers[i, j], products, likely) / FOLLOWED * products
+            found = float((answers[i, j] * products).sum())
+            far = (likely - found) ** 2
+            clear = max(0.0, far - self.variance[i, j]) / max(far, LEAST)
+            factor = np.log(tilted(answers[i, j], products, found + clear * (likely - found)))
+            out[i, j] = np.clip(factor / FOLLOWED, -MOST_LEAN, MOST_LEAN)
         return out
 
 
-def tilt_to(table: Cells, products: Cells, wanted: float) -> float:
-    """λ for which the mean product of table · exp(λ products) is as wanted, if it is within ± MOST_TILT."""
-    low, high = -MOST_TILT, MOST_TILT
+def tilted(table: Cells, products: Cells, wanted: float) -> Cells:
+    """The factors e^(λ products + α + β) of a table's cells that keep its margins, with the λ for which the mean
+    product is as wanted, if that is within ± MOST_TILT. Cells that are empty may be called for a little.
+    """
+    rows, columns = table.sum(axis=1), table.sum(axis=0)
+    table = (1 - LOOSE) * table + LOOSE * np.outer(rows, columns)
+    low, high, factor = -MOST_TILT, MOST_TILT, np.ones(table.shape)
     while high - low > CLOSE:
         middle = (low + high) / 2
-        grown = table * np.exp(middle * products - (middle * products).max())
-        below = float((grown * products).sum()) < wanted * float(grown.sum())
+        factor = np.exp(np.clip(middle * products, -MOST_LEAN, MOST_LEAN))
+        for _ in range(RAKED):
+            factor *= _ratio(columns, (factor * table).sum(axis=0))
+            factor *= _ratio(rows, (factor * table).sum(axis=1))[:, None]
+        below = float((factor * table * products).sum()) < wanted
         low, high = (middle, high) if below else (low, middle)
-    return (low + high) / 2
+    return factor
+
+
+def _ratio(wanted: Cells, found: Cells) -> Cells:
+    ratio: Cells = np.where(found > 0, np.maximum(wanted, LEAST) / np.maximum(found, LEAST), 1.0)
+    return ratio
 
 
 def _line(domain: Domain, attribute: int) -> Reals | None:

@@ -50,11 +50,23 @@ class UnitTarget:
 
     def counts(self, units: Units) -> Cells:
         """Of some units, in the target's unit and shape."""
-        if self.view is None:
-            counted = Tables(units.domain, (self.members,)).counts(units) / 1.0
+        return counted([self], units)[0]
+
+
+def counted(targets: Sequence[UnitTarget], units: Units) -> list[Cells]:
+    """The counts of each target; those of a view are counted at once."""
+    out: dict[int, Cells] = {}
+    for view in dict.fromkeys(each.view for each in targets):
+        mine = [number for number, each in enumerate(targets) if each.view == view]
+        sets = tuple(targets[number].members for number in mine)
+        if view is None:
+            tables = Tables(units.domain, sets)
+            cells = tables.split(tables.counts(units) / 1.0)
         else:
-            counted = ViewTables(self.view, (self.members,)).counts(units) / WHOLE
-        return counted.reshape(self.target.shape)
+            of_view = ViewTables(view, sets)
+            cells = of_view.tables.split(of_view.counts(units) / WHOLE)
+        out |= dict(zip(mine, cells, strict=True))
+    return [out[number] for number in range(len(targets))]
 
 
 @dataclass(frozen=True, eq=False)
@@ -133,8 +145,8 @@ def fit_units(
     """The units after passes of these temperatures, in units."""
     layout, held = layout_of(start.database, targets, tallies), held_of(start)
     parts = [
-        (start.rows * (each.weight * each.target + each.lean) - each.weight * each.counts(start)).ravel()
-        for each in targets
+        (start.rows * (each.weight * each.target + each.lean) - each.weight * counts).ravel()
+        for each, counts in zip(targets, counted(targets, start), strict=True)
     ]
     parts += [each.weight * (start.rows * each.target - each.counts(start)).ravel() for each in tallies]
     residual = np.concatenate(parts)

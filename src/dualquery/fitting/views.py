@@ -9,6 +9,7 @@ number of rows, and answer everything at once; once they are warm, targets are r
 
 from __future__ import annotations
 
+from collections import defaultdict
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
@@ -21,7 +22,7 @@ from dualquery.fitting.fitter import LEAST_TEMPERATURE, RAREST, Effort
 from dualquery.fitting.measured import LEAST, Measured, MeasuredTables
 from dualquery.fitting.posteriors import tree_lean, tree_of
 from dualquery.fitting.shrink import relative_posterior
-from dualquery.fitting.units import TallyTarget, UnitTarget, fit_units
+from dualquery.fitting.units import TallyTarget, UnitTarget, counted, fit_units
 from dualquery.queries.tables import centred
 from dualquery.queries.views import WHOLE, Tallies, View
 from dualquery.table.database import Database, Linked, starts_of
@@ -171,12 +172,12 @@ class _Asked:
     deviation: float
     likely: Cells | None
 
-    def raised(self, units: Units) -> _Asked:
+    def raised(self, fractions: Cells) -> _Asked:
         """With a higher target where units fall short of it (`fitting.fit.PairTargets.added_back`)."""
         if self.likely is None:
             return self
         part = self.likely / (self.likely + LARGE * self.deviation)
-        short = self.target.target - self.target.counts(units) / units.rows
+        short = self.target.target - fractions
         return replace(self, target=replace(self.target, target=self.target.target + part * short))
 
 
@@ -240,27 +241,53 @@ class Everything:
         return [each.target for each in self.asked]
 
     def raised(self, units: Units) -> Everything:
-        return replace(self, asked=tuple(each.raised(units) for each in self.asked))
+        counts = counted(self.targets, units)
+        raised = (each.raised(cells / units.rows) for each, cells in zip(self.asked, counts, strict=True))
+        return replace(self, asked=tuple(raised))
 
-    def tallied(self, units: Units, rng: np.random.Generator) -> list[TallyTarget]:
-        """Tallies as they are likely to be, around what units that were fitted to the rest say of them."""
-        if not self.tallies:
-            return []
-        seen, deviations, means = [], [], []
+    def tallied(self, units: Units, order: int, rng: np.random.Generator) -> list[TallyTarget]:
+        """Tallies of sets of so many attributes as they are likely to be, around what fitted units say of them."""
+        alike = [each for each in self.tallies if len(each[1].what) == order]
+        return self._shrunk(alike, units, rng) if alike else []
+
+    def misfits(self, units: Units) -> dict[str, float]:
+        """By child table, how far units that have not heard of tallies are off about how many units have any row of a
+        value: b² = Σ_v (d_v² − its noise) / Σ_v p_v (1 − p_v), with d_v the difference of the tallies of value v, and
+        p_v the fraction of the units.
+        """
+        off, spread = defaultdict[str, float](float), defaultdict[str, float](float)
         for tallies, measured in self.tallies:
-            seen.append(measured.values / self.total)
-            deviations.append(np.full(measured.values.shape, max(measured.deviation / self.total, LEAST)))
-            means.append(tallies.counts(units).reshape(measured.values.shape) / (WHOLE * units.rows))
-        mean, deviation = (np.concatenate([np.ravel(x) for x in parts]) for parts in (means, deviations))
-        residual = np.concatenate([np.ravel(x) for x in seen]) - mean
+            if len(measured.what) == 1:
+                weights = tallies.weights(measured.what)[units.members[_place(units, tallies)].sizes]
+                weight = max(float(weights.mean()) / WHOLE, LEAST)
+                told = measured.values.sum(axis=-1) / self.total
+                apart = told - tallies.counts(units).reshape(measured.values.shape).sum(axis=-1) / (
+                    WHOLE * units.rows
+                )
+                noise = measured.variance * measured.values.shape[-1] / self.total**2
+                chance = np.clip(told / weight, 0.0, 1.0)
+                off[tallies.child] += float((apart**2 - noise).sum()) / weight**2
+                spread[tallies.child] += float((chance * (1 - chance)).sum())
+        return {child: float(np.sqrt(max(0.0, off[child]) / max(spread[child], LEAST))) for child in off}
+
+    def _shrunk(
+        self, alike: Sequence[tuple[Tallies, Measured]], units: Units, rng: np.random.Generator
+    ) -> list[TallyTarget]:
+        means = [tallies.counts(units).ravel() / (WHOLE * units.rows) for tallies, _ in alike]
+        noise = [max(measured.deviation / self.total, LEAST) for _, measured in alike]
+        mean = np.concatenate(means)
+        residual = np.concatenate([measured.values.ravel() / self.total for _, measured in alike]) - mean
+        deviation = np.repeat(noise, [each.size for each in means])
         cells = relative_posterior(mean, residual, deviation, rng)
-        parts = np.split(cells, np.cumsum([x.size for x in means])[:-1])
+        parts = np.split(cells, np.cumsum([each.size for each in means])[:-1])
         return [
-            TallyTarget(tallies, part.reshape(mean.shape), (self.noise / deviation.flat[0]) ** 2)
-            for (tallies, _), part, mean, deviation in zip(
-                self.tallies, parts, means, deviations, strict=True
-            )
+            TallyTarget(tallies, part.reshape(measured.values.shape), (self.noise / each) ** 2)
+            for (tallies, measured), part, each in zip(alike, parts, noise, strict=True)
         ]
+
+
+def _place(units: Units, tallies: Tallies) -> int:
+    return units.database.place(tallies.child)
 
 
 def heat_of(noise: float) -> float:
@@ -274,28 +301,32 @@ def fitted_units(
     rows: int,
     rng: np.random.Generator,
     progress: Done,
-) -> Units:
-    """So many units that answer all that was measured."""
+) -> tuple[Units, dict[str, float]]:
+    """So many units that answer all that was measured, and what tallies had to mend (`Everything.misfits`)."""
     database = measured.domain
     assert isinstance(database, Database)
     wanted = Everything.of(measured, views, rng)
     number = -(-rows // SNAPSHOTS)
     heat = number * heat_of(wanted.noise)
     held = started(database, measured, views, wanted.rows, number, rng)
-    stages = 2 + SNAPSHOTS
+    stages = 3 + SNAPSHOTS
     held = fit_units(held, wanted.targets, (), [heat * each for each in WARM_UP], rng)
     progress(1, stages)
-    tallies = wanted.tallied(held, rng)
+    misfits = wanted.misfits(held)
+    tallies = wanted.tallied(held, 1, rng)
     held = fit_units(held, wanted.targets, tallies, [heat] * WARM, rng)
     progress(2, stages)
+    tallies += wanted.tallied(held, 2, rng)  # around units that know the others already
+    held = fit_units(held, wanted.targets, tallies, [heat], rng)
+    progress(3, stages)
     wanted = wanted.raised(held)
     out = held = fit_units(held, wanted.targets, tallies, [heat] * MORE, rng)
     for snapshot in range(1, SNAPSHOTS):
-        progress(2 + snapshot, stages)
+        progress(3 + snapshot, stages)
         held = fit_units(held, wanted.targets, tallies, [heat], rng)
         out = out.with_more(held)
     progress(stages, stages)
-    return out.take(np.arange(rows))
+    return out.take(np.arange(rows)), misfits
 
 
 def started(

@@ -272,7 +272,9 @@ class Published:
         self.releases = dict(releases)
         self._readers = {name: QuestionReader(release.domain) for name, release in releases.items()}
         self._columns = {
-            name: KeptColumns(each.records) for name, each in releases.items() if each.records is not None
+            name: KeptColumns(each.records)
+            for name, each in releases.items()
+            if each.records is not None and not each.domain.inner
         }
 
     def read(self, name: str, text: str) -> Question:

@@ -5,9 +5,11 @@ from __future__ import annotations
 import numpy as np
 
 from dualquery import example, plots
-from dualquery.kinds.kind import Kind, Stored
-from dualquery.mechanisms.artefact import SyntheticUnits
+from dualquery.beliefs.weighted_rows import WeightedRows
+from dualquery.kinds.kind import Kind, Stored, not_of_this_table
+from dualquery.mechanisms.artefact import Artefact, SyntheticUnits
 from dualquery.queries.language.units import UNITS
+from dualquery.queries.workload import affordable_order
 from dualquery.table.database import Database
 
 MOST_BARS = 30
@@ -29,6 +31,12 @@ def figures(artefact: SyntheticUnits) -> list[plots.Figure]:
             svg = plots.histogram(labels, shares[kept], name=name)
             pictures.append(plots.Figure(name, svg, caption))
     return pictures[: plots.MOST_COLUMNS]
+
+
+def believes(domain: Database, artefact: Artefact | None) -> WeightedRows:
+    if not isinstance(artefact, SyntheticUnits):
+        raise not_of_this_table()
+    return WeightedRows(artefact.records)
 
 
 DATABASE = Kind(
@@ -53,4 +61,6 @@ DATABASE = Kind(
     protects="It protects one row of the protected table with all rows that hang on it.",
     fractions="fractions of the units",
     example=example.households,
+    believes=believes,
+    first=lambda domain: f"marginals:{affordable_order(domain, min(2, domain.width))}",
 )

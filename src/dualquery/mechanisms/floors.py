@@ -42,8 +42,21 @@ WITHIN = NormalDist().inv_cdf((1 + LEVEL) / 2)  # deviations of a normal error, 
 ON_ONE_SIDE = NormalDist().inv_cdf(LEVEL)
 COUNTED = ("totals", ITEMS)  # binary attributes that were counted one by one
 MISFITS = "misfits"  # of pairs, less what chance brings; the attributes of one pair after those of the other
+HANGING = "hanging"  # of a child table, how far units that had not heard of tallies were off (`hanging_more`)
+LEFT = 0.6  # of that, once tallies were heard
 UNSEEN = 0.2  # τ where no pair was seen
 MOST_SEEN = 300  # measured pairs that rows are asked about
+
+
+def hanging_more(answers: Fractions, measured: Sequence[Measured]) -> Fractions:
+    """A half-width that is added, in squares, to the bar of a question about how many rows of a unit satisfy
+    something: of what tallies showed units to be off by, b √(p(1 − p)), three fifths are taken to be left.
+    """
+    told = [float(each.values.max()) for each in measured if _is(each, HANGING)]
+    more: Fractions = (
+        WITHIN * LEFT * max(told, default=0.0) * np.sqrt(np.maximum(answers * (1 - answers), 0.0))
+    )
+    return more
 
 
 class Floors(NamedTuple):

@@ -7,7 +7,7 @@ then, with noise that was paid for beforehand, come rows with their unit, pairs 
 all of it (`fitting.views`).
 
 Shares of the budget, after 1% for the number of units where that is private: tables of units 17% (ones .4, pairs .6),
-rows 49% (ones .2, pairs .8), pairs of rows 16%, tallies 18%; within each group by (c_S · cells)^¼. Several child
+rows 49% (ones .2, pairs .8), pairs of rows 15%, tallies 19%; within each group by (c_S · cells)^¼. Several child
 tables share alike.
 """
 
@@ -21,9 +21,10 @@ from math import isqrt, prod
 import numpy as np
 
 from dualquery.fitting.fitter import COUNT_SECONDS, Effort
-from dualquery.fitting.measured import Measured
+from dualquery.fitting.measured import Measured, Numbers
 from dualquery.fitting.views import MeasuredViews, fitted_units, rows_in_full
 from dualquery.mechanisms.artefact import synthetic
+from dualquery.mechanisms.floors import HANGING
 from dualquery.mechanisms.mechanism import Mechanism, Outcome, Plan, Step, Task, hidden
 from dualquery.mechanisms.outcomes import synthetic_rows
 from dualquery.mechanisms.shares import (
@@ -50,9 +51,9 @@ from dualquery.table.database import Database
 from dualquery.table.domain import Domain
 from dualquery.types import Done, Progress, Set
 
-SHARES = {"units": 0.17, "rows": 0.49, "pairs": 0.16, "tallies": 0.18}
+SHARES = {"units": 0.17, "rows": 0.49, "pairs": 0.15, "tallies": 0.19}
 ONES_OF_UNITS, ONES_OF_ROWS = 0.4, 0.2
-PAIRS_OF_TALLIES = 0.25  # of the share of tallies: how often two values of one row come together in a unit
+PAIRS_OF_TALLIES = 0.2  # of the share of tallies: how often two values of one row come together in a unit
 TALLIED = 3  # values of an attribute that count in full
 MOST_CELLS = 4_000_000  # of a table: larger ones are left to what pairs of other attributes imply
 ROOM = 1 << 54  # of a stage: weights take twenty bits of it
@@ -68,8 +69,8 @@ class Paid:
 
     child: str
     rows: Stage
-    pairs: Stage | None
-    tallies: Stage
+    pairs: Stage | None  # None where no unit has two rows, as of the tallies
+    tallies: Stage | None
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -98,7 +99,7 @@ def plan(task: Task, wanted: RowsWishes) -> Plan[LinkedParameters]:
             each.name,
             stages["rows", each.name],
             stages.get(("pairs", each.name)),
-            stages["tallies", each.name],
+            stages.get(("tallies", each.name)),
         )
         for each in database.children
     )
@@ -142,10 +143,10 @@ def _parts(database: Database, total: bool) -> tuple[dict[Part, float], dict[Par
         if child.at_most > 1:
             shares["pairs", child.name] = each * SHARES["pairs"]
             words["pairs", child.name] = f"measure pairs of rows of {child.name}"
-        else:
-            shares["rows", child.name] += each * SHARES["pairs"]
-        shares["tallies", child.name] = each * SHARES["tallies"]
-        words["tallies", child.name] = f"measure how many rows of {child.name} have each value"
+            shares["tallies", child.name] = each * SHARES["tallies"]
+            words["tallies", child.name] = f"measure how many rows of {child.name} have each value"
+        else:  # there are no pairs, and rows tell what tallies would
+            shares["rows", child.name] += each * (SHARES["pairs"] + SHARES["tallies"])
     return shares, words
 
 
@@ -227,9 +228,14 @@ def run(
         views.append(_measured(each, database, full[each.child], curator, paid, neighbours))
     progress("measuring", len(stages), len(stages))
     tell: Done = lambda done, total: progress("fitting", done, total)  # noqa: E731
-    units = fitted_units(known, views, chosen.synthetic_rows, rng, tell)
+    units, misfits = fitted_units(known, views, chosen.synthetic_rows, rng, tell)
     settled = replace(plan, parameters=replace(chosen, full=full))
-    return Outcome(artefact=synthetic(units), measured=known.kept, settled=settled)
+    return Outcome(artefact=synthetic(units), measured=(*known.kept, *_kept(misfits)), settled=settled)
+
+
+def _kept(misfits: Mapping[str, float]) -> list[Measured]:
+    """For the bars of any, all and count (`hanging_bar`)."""
+    return [Measured(Numbers(HANGING, (), child), np.array([b]), 0.0) for child, b in misfits.items()]
 
 
 def _measured(
@@ -278,6 +284,8 @@ def _tallied(
     paid: Paid, database: Database, curator: Curator, within: Mapping[int, Allowance]
 ) -> tuple[tuple[Tallies, Measured], ...]:
     """Every attribute, and every pair of attributes, each group with equal shares."""
+    if paid.tallies is None:
+        return ()
     sizes = database.child(paid.child).domain.sizes.tolist()
     varied = [a for a, size in enumerate(sizes) if size > 1]
     ones, pairs = [*combinations(varied, 1)], [*combinations(varied, 2)]

@@ -57,7 +57,7 @@ class Counted(Categorical):
         return vocabulary.text_of_codes(self, self.name, accepted)
 
     def codes(self, units: Units) -> Codes:
-        """n_f of each unit."""
+        """n_f of each unit, in a time that the question and the number of rows decide."""
         assert self.database is not None
         members = units.members[self.database.place(self.child)]
         owner, own = members.owner, len(units.columns)
@@ -70,7 +70,8 @@ class Counted(Categorical):
             return codes[owner]
 
         satisfied = held(self.query, column, self.database.view_domain(self.child).sizes, len(owner))
-        number = np.bincount(owner[satisfied], minlength=units.rows)
+        before = np.concatenate([[0], np.cumsum(satisfied)])
+        number = before[members.start[1:]] - before[members.start[:-1]]
         return number.astype(smallest_type(len(self.values)))
 
 

@@ -27,9 +27,11 @@ from dualquery.queries.group import Group
 from dualquery.queries.language.canonical import Query
 from dualquery.queries.language.formula import Fault, Token, pointing_at, tokens_of
 from dualquery.queries.language.reader import Reader, to_groups
+from dualquery.queries.language.units import unit_question
 from dualquery.queries.language.vocabulary import attribute_text
 from dualquery.queries.means import CellMeans, cells_of_table, numbers_text, read_numbers
 from dualquery.queries.tables import Tables
+from dualquery.table.database import Database
 from dualquery.table.domain import Domain
 from dualquery.table.records import Records
 from dualquery.types import Integers
@@ -150,7 +152,11 @@ class QuestionReader:
             raise QueryError(
                 "a question that is asked one at a time names its records itself: write look-ups with | between them"
             )
-        (group,) = grammar.groups(self.domain, [text], ["the question"])
+        group = (
+            unit_question(self.domain, text)
+            if isinstance(self.domain, Database)
+            else grammar.groups(self.domain, [text], ["the question"])[0]
+        )
         return Question(self.domain, None, (), text, cast("ValuedQuery", group))
 
     def _mean(self, numbers: str, by: str) -> Question:

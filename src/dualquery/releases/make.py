@@ -6,6 +6,7 @@ curator; write the certificate from what the ledger paid.
 
 from __future__ import annotations
 
+import os
 from collections.abc import Mapping
 from dataclasses import replace
 from functools import partial
@@ -52,9 +53,15 @@ from dualquery.releases.plan import (
     settle,
     warnings_of,
 )
-from dualquery.releases.priors import public_rows
+from dualquery.releases.priors import lacking, public_rows
 from dualquery.releases.release import Release, records_of
-from dualquery.releases.totals import public_totals, refuse_another_number, refuse_rows_beside, relation_of
+from dualquery.releases.totals import (
+    doubts_of,
+    public_totals,
+    refuse_another_number,
+    refuse_rows_beside,
+    relation_of,
+)
 from dualquery.table.domain import Domain
 from dualquery.table.linking import AnyDatabase
 from dualquery.table.periods import RunningSpan, Span
@@ -80,6 +87,7 @@ def release(
     dataset: str | None = None,
     prior: Any = None,
     prior_origin: str | None = None,
+    prior_key: str | os.PathLike[str] | None = None,
     totals: Any = None,
     period: str | Span | None = None,
     check: float = SHARE,
@@ -100,12 +108,13 @@ def release(
     differ in their number of records, `records` declares it; without it 1% of the budget measures it. `ledger` (a
     file or a URL) and `dataset` name the book that is charged with the whole budget before a count is read, and stays
     charged if the release fails (docs/certificate.md). `prior` is what is public already: a release or its folder, or
-    a file or frame together with its `prior_origin`; several in a list. It is believed as far as the noisy
-    measurements bear it out (docs/how_it_works.md). `totals` are public tables of counts (a file or a frame, several
-    in a list) that the released rows are to meet exactly. `period` names a period of the schema's calendar, like
-    `2024-Q3`, a longer one, or two with .. between them: its records alone are read, one by one, whatever the table
-    holds (docs/schema.md). `check` is the share of the budget with which the release measures its own error (0: it
-    does not), and `accept` a file (or a dict) that says beforehand what good enough is.
+    a file or frame together with its `prior_origin`; several in a list (with `prior_key` all are folders that this
+    key has signed). It is believed as far as the noisy measurements bear it out (docs/how_it_works.md). `totals` are
+    public tables of counts (a file or a frame, several in a list) that the released rows are to meet exactly.
+    `period` names a period of the schema's calendar, like `2024-Q3`, a longer one, or two with .. between them: its
+    records alone are read, one by one, whatever the table holds (docs/schema.md). `check` is the share of the budget
+    with which the release measures its own error (0: it does not), and `accept` a file (or a dict) that says
+    beforehand what good enough is.
     `threads` (all cores) changes how long it takes, and no byte. `engine="cuda"` counts and fits on a GPU
     (docs/gpu.md).
     """
@@ -114,7 +123,7 @@ def release(
     workload = workload_from(described.domain, workload)
     check_rules(described.domain)
     check_plays(mechanism, described.domain.kind)
-    public, priors = public_rows(prior, prior_origin, described, table)
+    public, priors = public_rows(prior, prior_origin, described, table, prior_key)
     meeting, counted = public_totals(totals, described, table)
     checking = Wanted.of(check, accept, described.domain)
     wanted, seed = checked_options(options), checked_seed(seed)
@@ -195,11 +204,13 @@ def release(
         warnings=[
             *foreign_code(chosen),
             *warnings_of(budget, known.rows, described, seed=seed),
+            *doubts_of(budget, meeting, known.rows),
             *doubts(accepted),
         ],
         notes=(
             *plan.notes,
             *outcome.notes,
+            *lacking(priors, described),
             *notes_of_machines(),
             *(() if described.within is None else described.within.notes),
         ),

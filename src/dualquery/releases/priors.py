@@ -24,6 +24,7 @@ from dualquery.fitting.prior import PublicRows
 from dualquery.queries.tables import attribute_codes
 from dualquery.releases.release import Release
 from dualquery.releases.sentences import why_not_private
+from dualquery.releases.verify import verify
 from dualquery.table.dates import Dates
 from dualquery.table.domain import Categorical, Domain, Numeric
 from dualquery.table.encoding import encode
@@ -38,13 +39,18 @@ Entry = dict[str, Any]  # of the certificate
 
 
 def public_rows(
-    given: Any, origin: str | None, schema: Schema, table: Any
+    given: Any, origin: str | None, schema: Schema, table: Any, key: str | os.PathLike[str] | None = None
 ) -> tuple[PublicRows | None, list[Entry]]:
-    """The rows of one prior or of several, and how the certificate names them."""
+    """The rows of one prior or of several, and how the certificate names them.
+
+    With a public `key` every prior is to be the folder of a release that is signed by it.
+    """
     priors = [] if given is None else list(given) if isinstance(given, list | tuple) else [given]
     if not priors:
         if origin is not None:
             raise DualQueryError("a prior's origin was given and no prior; name it with --prior")
+        if key is not None:
+            raise DualQueryError("a key for priors was given and no prior; name it with --prior")
         return None, []
     if schema.domain.kind != "records" or not all(is_plain(column) for column in schema.domain.columns):
         raise DualQueryError(
@@ -53,7 +59,7 @@ def public_rows(
     found, entries = [], []
     for each in priors:
         refuse_same(each, table)
-        rows, entry = _read(each, origin, schema)
+        rows, entry = _read(each, origin, schema, key)
         found.append(rows)
         entries.append(entry)
     codes = np.concatenate([each.codes for each in found])
@@ -108,8 +114,27 @@ def _identity(file: str) -> object:
     return found.st_dev, found.st_ino
 
 
-def _read(given: Any, origin: str | None, schema: Schema) -> tuple[PublicRows, Entry]:
-    if isinstance(given, str | os.PathLike) and (Path(given) / CERTIFICATE).is_file():
+def lacking(entries: Sequence[Entry], schema: Schema) -> tuple[str, ...]:
+    """Of priors that do not have all columns, which are used."""
+    names = schema.domain.names()
+    return tuple(
+        f"the prior '{each['origin']}' is used for {', '.join(n for n in names if n not in each['lacks'])}; it has "
+        f"no {', '.join(each['lacks'])}"
+        for each in entries
+        if each["lacks"]
+    )
+
+
+def _read(
+    given: Any, origin: str | None, schema: Schema, key: str | os.PathLike[str] | None
+) -> tuple[PublicRows, Entry]:
+    folder = isinstance(given, str | os.PathLike) and (Path(given) / CERTIFICATE).is_file()
+    if key is not None and not folder:
+        raise DualQueryError(
+            "a key signs folders of releases, and one of the priors is none; leave out that prior, or --prior-key"
+        )
+    if folder:
+        verify(given, key)
         given = Release.load(given)
     if isinstance(given, Release):
         return _of_release(given, schema)

@@ -223,6 +223,7 @@ def private_draft(
     if stated is not None:
         domain = Domain(columns, stated.domain.rules)
         described = replace(stated, domain=domain, unit=unit, encoding=encoding or stated.encoding)
+    described = replace(described, draft=not entropy.private)  # whoever knows a seed can undo the noise
     measured = frozenset(name for name, each in made.items() if not isinstance(each, LeftOut))
     origin = (
         f"'{Path(table).name}'" if is_path(table) else describe(table)

@@ -30,7 +30,7 @@ from dualquery.queries.tables import Tables, centred
 from dualquery.releases.acceptance import doubts
 from dualquery.releases.arguments import checked_seed, for_callers
 from dualquery.releases.certificate import Certificate, PredictedError, versions
-from dualquery.releases.priors import public_rows
+from dualquery.releases.priors import lacking, public_rows
 from dualquery.releases.release import Release
 from dualquery.table.records import Records
 from dualquery.types import Done, Progress, no_progress, silent
@@ -42,13 +42,14 @@ def refit(
     *,
     prior: Any,
     prior_origin: str | None = None,
+    prior_key: str | os.PathLike[str] | None = None,
     seed: int | None = None,
     progress: Progress | None = None,
 ) -> Release:
     """The release again, its rows fitted to what it measured (`Release.measured`) from a prior. Nothing is charged.
 
-    `release` is one, or its folder; `prior` and `prior_origin` are as in `dualquery.release`. What was spent, on
-    what, and by which promise stays as the certificate said.
+    `release` is one, or its folder; `prior`, `prior_origin` and `prior_key` are as in `dualquery.release`. What was
+    spent, on what, and by which promise stays as the certificate said.
     """
     release = release if isinstance(release, Release) else Release.load(release)
     measured, said = measured_tables(release), release.certificate
@@ -56,7 +57,7 @@ def refit(
         raise DualQueryError(
             "the release meets public totals, which rows that are fitted again would not; release again"
         )
-    public, entries = public_rows(prior, prior_origin, said.schema, None)
+    public, entries = public_rows(prior, prior_origin, said.schema, None, prior_key)
     if public is None:
         raise DualQueryError("name the prior that the release is to be fitted with")
     tell, rng = progress or silent, np.random.default_rng(checked_seed(seed))
@@ -183,6 +184,7 @@ def _certificate(
             "notes": [
                 *data["notes"],
                 f"fitted again to what was measured on {data['created'][:10]}: {trust.words}",
+                *lacking(prior, said.schema),
             ],
             "files": {},
         }

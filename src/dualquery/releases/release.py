@@ -16,7 +16,7 @@ from dualquery.errors import DualQueryError, QueryError
 from dualquery.fitting.measured import Measured
 from dualquery.mechanisms.artefact import Artefact, SyntheticRecords, SyntheticUnits
 from dualquery.mechanisms.error_bars import LEVEL, Replica, bar_from_mean, narrowest
-from dualquery.mechanisms.floors import floors
+from dualquery.mechanisms.floors import floors, hanging_more
 from dualquery.queries.families import groups_of
 from dualquery.queries.group import NONE, Group
 from dualquery.queries.language.units import rows_groups_of
@@ -133,9 +133,18 @@ class Release:
         names = [each.name for each in units.database.children]
         if table not in names:
             raise QueryError(f"the database has no table '{table}'; there are {', '.join(names)}")
-        replicas = tuple(each.joined(table) for each in self.replicas)
-        rows = SyntheticRecords(units.joined(table))
-        return replace(self, domain=rows.records.domain, artefact=rows, replicas=replicas, measured=())
+        if table not in self._of_tables:
+            replicas = tuple(each.joined(table) for each in self.replicas)
+            rows = SyntheticRecords(units.joined(table))
+            self._of_tables[table] = replace(
+                self, domain=rows.records.domain, artefact=rows, replicas=replicas, measured=()
+            )
+        return self._of_tables[table]
+
+    @cached_property
+    def _of_tables(self) -> dict[str, Release]:
+        """What `of` has made, and would make again."""
+        return {}
 
     def answer(self, text: str, *, given: str | None = None, of: str | None = None) -> Answer:
         """One query in the query language: `age >= 50 & sex = Female`.
@@ -315,8 +324,10 @@ class Release:
     def _beyond(self, group: Group, values: Fractions) -> tuple[Fractions, Fractions]:
         """What replicas do not show: beside their bars, and below which no bar is."""
         rows = self.certificate["records"]["rows"]
-        if self.records is None or not self.measured or isinstance(group, OverUnits):
+        if self.records is None or not self.measured:
             return np.zeros(len(values)), np.zeros(len(values))
+        if isinstance(group, OverUnits):
+            return hanging_more(values, self.measured), np.zeros(len(values))
         beyond = floors(group, values, self.measured, self.records, rows)
         return beyond.more, beyond.least
 

@@ -116,7 +116,10 @@ def _tiles(certificate: Certificate) -> str:
     tiles = [
         (f"ε = {words.number_above(spent['epsilon'])}", f"spent, of {words.number(budget['epsilon'])}"),
         (f"δ = {words.number(spent['delta'])}", "chance of an exception"),
-        ("one record" if most is None else "one person", f"is protected, if {change}{counted}"),
+        (
+            f"one {words.words_of(certificate).record}" if most is None else "one person",
+            f"is protected, if {change}{counted}",
+        ),
         (f"{certificate['workload']['queries']:,}", "questions it was made for"),
         ("unknown" if mean is None else plots.percentage(mean), "predicted error, on average"),
         (certificate["mechanism"], "mechanism"),
@@ -157,11 +160,13 @@ def _certificate(certificate: Certificate) -> str:
 def _use(release: Release, certificate: Certificate) -> str:
     example = grammar_of(release.domain).example(release.domain)
     commands = f"dualquery answer THIS_FOLDER {shlex.quote(example)}"
+    frame = "frame = release.to_pandas()          # or to_polars(), to_arrow()"
+    if release.domain.inner:
+        frame = "tables = release.tables               # a frame for each table, with keys that fit"
     python = (
         "from dualquery import Release\n\n"
         'release = Release.load("THIS_FOLDER")\n'
-        f"print(release.answer({example!r}))\n"
-        "frame = release.to_pandas()          # or to_polars(), to_arrow()"
+        f"print(release.answer({example!r}))\n{frame}"
     )
     what = f"<p>{_coded(_stored(release).use)}</p>{_bars(release)}"
     return _section(

@@ -133,3 +133,14 @@ def refuse_another_number(budget: Budget, totals: Totals | None, rows: int | Non
             f"the totals count {totals.number:,} records and the table has {rows:,}, so they are not totals of this "
             "very table; use --neighbours replace or add-remove"
         )
+
+
+def doubts_of(budget: Budget, totals: Totals | None, rows: int) -> list[str]:
+    """What a reader must know where totals count as many records as the table is known to have."""
+    alike = totals is not None and budget.neighbours.size_is_public and totals.number == rows
+    if not alike or isinstance(budget.neighbours, ReplaceWithin):
+        return []
+    return [
+        f"the totals count {rows:,} records, as many as the table has: if they are totals of this very table, the "
+        "promise does not hold for what they are about; then release with --neighbours replace-within"
+    ]

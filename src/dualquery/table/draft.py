@@ -49,6 +49,9 @@ that was filled in, the law), replace the rest, give values that nobody happened
 When all that is left is public knowledge, delete these remarks and the line draft = true below."""
 
 
+SEEDED = "Found with a seed, for a test: whoever knows it can undo the noise, so nothing here is private or public."
+
+
 @dataclass(frozen=True)
 class Draft:
     """A drafted schema, what it leaves out and why; its text (`str`) is a schema file for a person to edit."""
@@ -114,7 +117,9 @@ class Draft:
 
     def _heading(self) -> str:
         heading = (
-            self._private()
+            SEEDED
+            if self.schema.draft and self.measured
+            else self._private()
             if self.certificate is not None or self.measured
             else f"Drafted from {self.origin}, which is public: nothing private was read."
             if self.public

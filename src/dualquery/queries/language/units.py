@@ -27,7 +27,7 @@ from dualquery.queries.language import vocabulary
 from dualquery.queries.language.canonical import Literal, Query, canonical
 from dualquery.queries.language.formula import Condition, Fault, Token, as_box
 from dualquery.queries.language.reader import Reader, query_of, to_groups
-from dualquery.queries.over_units import Counted, negated, over_units
+from dualquery.queries.over_units import Counted, OverUnits, negated, over_units
 from dualquery.queries.workload import Grammar, Workload, check_count
 from dualquery.table.columns import Categorical
 from dualquery.table.database import Database
@@ -219,6 +219,16 @@ def groups_of(database: Database, texts: Sequence[str], places: Sequence[str]) -
         some = list(run)
         groups += to_groups(database, [query for query, _ in some]) if plain else [over_units(database, some)]
     return tuple(groups)
+
+
+def unit_question(database: Database, text: str) -> OverUnits:
+    """One question by itself, whatever it is about."""
+    query, numbers = UnitReader(database).asked(text, "the question")
+    if query.parity:
+        raise QueryError(
+            "a parity of units is not asked one at a time; release the database, and ask the release"
+        )
+    return over_units(database, [(query, numbers)])
 
 
 def rows_groups_of(
