@@ -150,8 +150,12 @@ IN_HOUSE: dict[str, Callable[[Data, Case, float, int], Answered]] = {
 }
 
 
-def measure(data: Data, case: Case, epsilon: float, seed: int, method: str) -> dict[str, Value]:
-    """A row of ours, of independence or of independent noise."""
+def measure(
+    data: Data, case: Case, epsilon: float, seed: int, method: str, skip: str | None = None
+) -> dict[str, Value]:
+    """A row of ours, of independence or of independent noise, or why there is none."""
+    if skip is not None:
+        return {"outcome": f"{NOT_STARTED} {skip}"}
     records = case.records(data)
     truth, started = truth_of(data, case), time.process_time()
     found, answer = IN_HOUSE[method](data, case, epsilon, seed)
@@ -194,7 +198,8 @@ def points(terms: Terms, setting: Setting) -> list[Point]:
     out = [
         Point(
             {**_key(case, epsilon, method), "run": seed},
-            partial(measure, setting.data, case, epsilon, seed, method),
+            partial(measure, setting.data, case, epsilon, seed, method, terms.skip),
+            again=partial(worth_another_try, terms=terms, limit=limit),
             turn=110 + 200 * (seed > 0) if case in HUGE else place + 200 * (seed >= FIRST_RUNS),
         )
         for place, case in enumerate(cases)

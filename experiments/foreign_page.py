@@ -150,10 +150,11 @@ def misses(done: Rows) -> Iterable[str]:
 
 
 def silent(rows: Rows) -> Iterable[str]:
-    """Methods and what became of them, with the places."""
+    """Methods and what became of them where no run gave an answer."""
     found: dict[tuple[str, str], list[str]] = {}
+    answered = {(row["method"], place_of(row)) for row in where(rows, outcome=DONE)}
     for row in rows:
-        if row["outcome"] != DONE:
+        if row["outcome"] != DONE and (row["method"], place_of(row)) not in answered:
             found.setdefault((row["method"], row["outcome"]), []).append(place_of(row))
     return (f"{method} {outcome} ({'; '.join(places)})." for (method, outcome), places in found.items())
 

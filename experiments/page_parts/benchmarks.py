@@ -181,6 +181,20 @@ def drafts() -> str:
     return table(header, lines)
 
 
+def limit() -> str:
+    """From noise to rows, step by step, and rows where something is known."""
+    figures = figures_of("limit")
+    titles, whats = list(_titles(figures)), list(dict.fromkeys(what for _, what in figures))
+    budgets = [title.rpartition(", ")[2] for title in titles]
+    lines = []
+    for name in [what.removesuffix(", L1") for what in whats if what.endswith(", L1")]:
+        found = [
+            cell for title in titles for cell in _cells(figures, title, (f"{name}, L1", f"{name}, worst"))
+        ]
+        lines.append([name, *found])
+    return table(("", *(f"{budget}: {what}" for budget in budgets for what in ("L1", "worst"))), lines)
+
+
 def streams() -> str:
     """Memory, rows a processor second, and how many times DuckDB's; docs/benchmarks has the others."""
     figures, units = figures_of("streaming"), units_of("streaming")
@@ -222,6 +236,7 @@ PARTS: dict[str, Callable[[], str]] = {
     "rules": rules,
     "numbers": numbers,
     "private drafts": drafts,
+    "limit": limit,
     "streams": streams,
     "serving": serving,
 }

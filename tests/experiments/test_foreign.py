@@ -86,6 +86,7 @@ def test_an_exact_peer_has_no_error_and_one_that_fails_is_a_row(invented_data: D
     assert row["outcome"] == "failed: ValueError: no such luck"
     skipped = foreign.measure_peer(invented_data, Asked(PAIRS, peer, "copies", 1.0, 1), Terms(skip="why"), 60)
     assert skipped == {"outcome": "not started: why", "limit": 60}
+    assert foreign.measure(invented_data, PAIRS, 1.0, 0, OURS, "why") == {"outcome": "not started: why"}
 
 
 def test_a_foreign_table_is_encoded_by_its_own_draft(tmp_path: Path) -> None:
@@ -133,6 +134,7 @@ def test_losses_stand_first_the_widest_before_the_others() -> None:
         made_row(OURS, l1=0.1, run=1),
         made_row("SWIFT", l1=0.1, worst_table=0.4),
         made_row(INDEPENDENCE, coverage=""),
+        made_row(OURS, outcome="not started: why", l1="", worst_table="", max_cell="", questions="", run=2),
         made_row("MST", outcome="stopped after 9 processor seconds", l1="", worst_table="", max_cell=""),
     ]
     page = find(rows)
@@ -141,6 +143,7 @@ def test_losses_stand_first_the_widest_before_the_others() -> None:
     places = [page.index(words) for words in ("## Where another is better", wide, less, "## Bars", "## All")]
     assert places == sorted(places)
     assert "- MST stopped after 9 processor seconds (slid, all 2-way, ε = 1)." in page
+    assert "not started" not in page, "one run answered"
     assert "independence 0.2" not in page, "as good is not better"
     assert "| slid, all 2-way | 1 | 0.2 (2) | 0.2 (1) |  | 0.1 (1) |  |  |  |" in page
 

@@ -213,7 +213,9 @@ def _error_rows(example: Example, made: Release, records: Records) -> list[list[
     rows = []
     for spec in example.judged or (None,):
         found = evaluate(made, records, spec)
-        named = spec.replace("marginals:", "all ") + "-way tables" if spec else "those asked for"
+        named = spec or "those asked for"
+        if named.startswith("marginals:"):
+            named = f"all {named.removeprefix('marginals:')}-way tables"
         errors = [fraction(found.mean_error), fraction(found.max_error)]
         tables = [fraction(found.tables.mean_l1)] if found.tables is not None else []
         rows.append([named, f"{found.queries:,}", *errors, *tables])

@@ -29,7 +29,7 @@ from dualquery.fitting.fitter import (
     usual_fitter,
 )
 from dualquery.fitting.measured import Measured, MeasuredTables, interactions_told
-from dualquery.fitting.posteriors import likely_larger, likely_pairs, tree_lean, tree_of
+from dualquery.fitting.posteriors import denoised, likely_larger, likely_pairs, tree_lean, tree_of
 from dualquery.fitting.smooth import Slopes
 from dualquery.game.play import Transcript
 from dualquery.queries.rules import structural_zeros, zeros_of
@@ -40,7 +40,8 @@ from dualquery.types import Cells, Done, Set
 
 Tick = Callable[[], None]  # after every pass
 
-LIKELY = 0.6  # of a pair's target, where all pairs are measured
+LIKELY = 0.6  # of a pair's target: where signed tables tell pairs, and of units
+MORE_LIKELY = 0.8  # where all pairs are measured by themselves; all of it where few are
 CERTAIN = (
     40.0  # of a cell of so many deviations half as much is what it is likely to be: shrinking holds it back
 )
@@ -211,7 +212,7 @@ def fit(
     where attributes have two values, nothing that a tree could. `likely` is the part of a pair's target that is
     what it is likely to be; the rest is what was measured.
     """
-    wanted = PairTargets.of(measured, rng, likely)
+    wanted = PairTargets.of(denoised(measured), rng, likely)
     start = product_start(measured.domain, wanted.ones, effort, rng)
     larger = measured.larger()
     if at_once and (larger or wanted.single_numbers):

@@ -16,7 +16,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import lru_cache
 
 import numpy as np
@@ -24,8 +24,8 @@ from numpy.typing import NDArray
 
 from dualquery.compiled import njit
 from dualquery.fitting.fitter import RAREST
-from dualquery.fitting.measured import LEAST, MeasuredTables
-from dualquery.fitting.shrink import FEW_STEPS, relative_posterior
+from dualquery.fitting.measured import LEAST, MeasuredTables, onto_simplex
+from dualquery.fitting.shrink import CLEAR, FEW_STEPS, points, relative_posterior, shrunk
 from dualquery.pool import plain_algebra
 from dualquery.queries.tables import Tables, centred
 from dualquery.table.records import Records
@@ -218,6 +218,34 @@ def _add_moments(mean, spread, rows, columns, other, strong, moments, turned):  
             moments[a, a] += (spread[c, a] if turned else spread[a, c]) * weight
             for b in range(rows):
                 moments[a, b] += here * weight * (mean[c, b] if turned else mean[b, c])
+
+
+SMALL_CELLS = np.concatenate([[0.0], np.linspace(0.1, 10.0, 100)])  # what cells may be, in deviations
+
+
+def denoised(measured: MeasuredTables) -> MeasuredTables:
+    """The same measurement with better one-way tables: small cells of all of them are shrunk together.
+
+    Where most values of most attributes are rare, noise would spread records over all of them; the cells
+    themselves say so.
+    """
+    sets = measured.of_order(1)
+    if not sets:
+        return measured
+    tables = [measured.table(members) for members in sets]
+    sizes = [table.size for table in tables]
+    deviation = np.repeat([max(1e-12, measured.deviation(members)) for members in sets], sizes)
+    cells = np.concatenate(tables)
+    small = cells < CLEAR * deviation
+    if small.any():
+        likely = shrunk(cells[small] / deviation[small], 1.0, points(SMALL_CELLS), steps=FEW_STEPS)
+        cells[small] = likely * deviation[small]
+    parts = np.split(cells, np.cumsum(sizes)[:-1])
+    better = {
+        members: measured.total * (onto_simplex(part, 1.0) - 1 / part.size)
+        for members, part in zip(sets, parts, strict=True)
+    }
+    return replace(measured, interactions={**measured.interactions, **better})
 
 
 SOFTENING = 0.02  # of the noise: cells that nobody has seen may still be called for

@@ -14,7 +14,7 @@ from typing import Any
 import numpy as np
 
 from dualquery.errors import DualQueryError
-from dualquery.fitting.fit import fit
+from dualquery.fitting.fit import MORE_LIKELY, fit
 from dualquery.fitting.fitter import REPLICAS, Effort, Rows
 from dualquery.fitting.inside import measured_inside
 from dualquery.fitting.measured import Measured, MeasuredTables
@@ -22,7 +22,6 @@ from dualquery.fitting.prior import Trust, fit_with_prior
 from dualquery.mechanisms.artefact import SyntheticRecords
 from dualquery.mechanisms.error_bars import MOST_SEEDS, Draw, Replica, learned_curves, tables_drawn
 from dualquery.mechanisms.outcomes import finished_records
-from dualquery.mechanisms.projection.small import denoised
 from dualquery.mechanisms.projection.tables import all_small
 from dualquery.privacy.budget import Accounting
 from dualquery.queries.random_families import Stream
@@ -154,8 +153,8 @@ def fit_usual(known: MeasuredTables, effort: Effort, rng: np.random.Generator, t
     """The fit without a prior, as projection has it: of all pairs, or of few that were chosen."""
     ones, larger = len(known.of_order(1)), tuple(known.larger())
     if 2 * len(known.of_order(2)) < ones * (ones - 1):
-        return fit(denoised(known), effort, rng, tell, at_once=False, likely=1.0)
-    return fit(known, effort, rng, tell, at_once=all_small(larger, known))
+        return fit(known, effort, rng, tell, at_once=False, likely=1.0)
+    return fit(known, effort, rng, tell, at_once=all_small(larger, known), likely=MORE_LIKELY)
 
 
 def _cell_noise(measured: MeasuredTables) -> float:

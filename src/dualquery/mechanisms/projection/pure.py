@@ -28,7 +28,7 @@ from numpy.typing import NDArray
 
 from dualquery.errors import BudgetError, DualQueryError
 from dualquery.fitting.allocation import Curves, Overlaps, predicted_curves
-from dualquery.fitting.fit import RefittingDataPlayer, product_start
+from dualquery.fitting.fit import LIKELY, RefittingDataPlayer, product_start
 from dualquery.fitting.fitter import COUNT_SECONDS, SCOUT, VISIT_SECONDS, Chains, Effort, Fitting
 from dualquery.fitting.measured import (
     Measured,
@@ -305,7 +305,9 @@ class BySignedTables:
     def measure(self, curator: Curator, task: Task, rng: np.random.Generator) -> Fitting:
         measured = measure(self.tables, curator, task, rng)
         larger = [s for order, sets in varied_sets(task).items() if order > 2 for s in sets]
-        return of_tables(measured, at_once=not measured.larger() or all_small(larger, measured))
+        return of_tables(
+            measured, at_once=not measured.larger() or all_small(larger, measured), likely=LIKELY
+        )
 
 
 def plan_by_signed_tables(task: Task, wanted: ProjectionWishes, effort: Effort) -> Plan[BySignedTables]:

@@ -21,9 +21,10 @@ from numpy.typing import NDArray
 
 from dualquery.fitting.fit import fit, product_start
 from dualquery.fitting.fitter import COUNT_SECONDS, Effort, Fitting, Rows
-from dualquery.fitting.measured import HALF_NORMAL, Measured, MeasuredTables, Numbers, onto_simplex
+from dualquery.fitting.measured import HALF_NORMAL, Measured, MeasuredTables, Numbers
+from dualquery.fitting.posteriors import denoised
 from dualquery.fitting.prior import follows
-from dualquery.fitting.shrink import CLEAR, FEW_STEPS, points, posterior, shrunk
+from dualquery.fitting.shrink import points, posterior
 from dualquery.mechanisms.floors import MISFITS
 from dualquery.mechanisms.means import Means, means_for
 from dualquery.mechanisms.mechanism import Plan, Task, hidden
@@ -69,7 +70,6 @@ PAIR_OF_ONES = 1.6  # the error of a product of two tables, in errors of one
 FEW_FAR, FARTHEST = 0.1, 1.2  # misfits that may be anything, up to so many records each
 LEAST_MISFIT, MOST_MISFIT = 0.03, 0.3  # mean of the others, in records
 LEVELS = 400  # that a misfit may have
-SMALL_CELLS = np.concatenate([[0.0], np.linspace(0.1, 10.0, 100)])  # what others may be, in deviations
 MEAN_ERROR, MAX_ERROR = 0.35, 6.5  # as in `shares`, in a one-way cell's noise (benchmarks/small_tables.py)
 
 
@@ -224,12 +224,12 @@ class ByChosenPairs:
 
     def _fitting(self, measured: MeasuredTables, misfits: Measured) -> Fitting:
         def refit(known: MeasuredTables, effort: Effort, rng: np.random.Generator, progress: Done) -> Rows:
-            known = denoised(known)
             if known.of_order(2):
                 # of many pairs that were chosen in vain, what was measured is noise
                 return fit(known, effort, rng, progress, at_once=False, likely=1.0)
             long = replace(effort, chains=1, chain_rows=effort.rows)
-            rows = product_start(known.domain, known.ones(), long, rng)  # whose attributes are independent
+            # whose attributes are independent
+            rows = product_start(known.domain, denoised(known).ones(), long, rng)
             progress(1, 1)
             return rows[0]
 
@@ -249,29 +249,6 @@ def cautious(measured: MeasuredTables) -> MeasuredTables:
     """The same measurement, of a few records less than it says."""
     rows = float(measured.interactions[()]) - CAUTION * math.sqrt(measured.variance[()])
     return replace(measured, total=max(1.0, rows))
-
-
-def denoised(measured: MeasuredTables) -> MeasuredTables:
-    """The same measurement with better one-way tables: small cells of all of them are shrunk together.
-
-    Where most values of most attributes are rare, noise would spread records over all of them; the cells
-    themselves say so.
-    """
-    sets = measured.of_order(1)
-    tables = [measured.table(members) for members in sets]
-    sizes = [table.size for table in tables]
-    deviation = np.repeat([max(1e-12, measured.deviation(members)) for members in sets], sizes)
-    cells = np.concatenate(tables)
-    small = cells < CLEAR * deviation
-    if small.any():
-        likely = shrunk(cells[small] / deviation[small], 1.0, points(SMALL_CELLS), steps=FEW_STEPS)
-        cells[small] = likely * deviation[small]
-    parts = np.split(cells, np.cumsum(sizes)[:-1])
-    better = {
-        members: measured.total * (onto_simplex(part, 1.0) - 1 / part.size)
-        for members, part in zip(sets, parts, strict=True)
-    }
-    return replace(measured, interactions={**measured.interactions, **better})
 
 
 # The gate and the choice: everything is public by now

@@ -23,8 +23,8 @@ from numpy.typing import NDArray
 
 from dualquery.errors import DualQueryError
 from dualquery.fitting.allocation import Allocation, Curves, Workloads, allocate, predicted_curves
-from dualquery.fitting.fit import fit
-from dualquery.fitting.fitter import COUNT_SECONDS, Effort, Fitting
+from dualquery.fitting.fit import MORE_LIKELY, fit
+from dualquery.fitting.fitter import COUNT_SECONDS, Effort, Fitting, Rows
 from dualquery.fitting.measured import HALF_NORMAL, Measured, MeasuredTables, cell_variance
 from dualquery.fitting.posteriors import MOST_VALUES, separable_prior, sets_of_at_most
 from dualquery.mechanisms.means import Means, means_for
@@ -58,7 +58,7 @@ from dualquery.privacy.ledger import Allowance
 from dualquery.queries.derived import Misfits, misfit_bound
 from dualquery.queries.tables import Tables
 from dualquery.table.records import Records
-from dualquery.types import Cells, Reals, Set
+from dualquery.types import Cells, Done, Reals, Set
 
 LEAST_GAIN = 0.02  # of the predicted error: for less, larger sets are left to what pairs imply
 ROUGH_STEPS = 4  # of expectation and maximisation, where only shares follow from it
@@ -216,7 +216,7 @@ class StagedTables:
         """The larger sets on which scouting rows are most wrong, by noisy scores, and their shares."""
         assert self.last is not None
         scores, chosen = self.last
-        rows = fit(known, scout, rng, lambda done, total: None, at_once=False)
+        rows = fit(known, scout, rng, lambda done, total: None, at_once=False, likely=MORE_LIKELY)
         scouts, tables = Records.from_rows(task.domain, rows), Tables(task.domain, self.larger)
         expected = np.rint(tables.counts(scouts) * (known.total / scouts.rows)).astype(np.int64)
         neighbours, each = task.budget.neighbours, chosen.share / MOST_CHOSEN
@@ -402,10 +402,13 @@ def cost_of(task: Task, made: StagedTables, expected: Expected, effort: Effort) 
     return FitCost(seconds, need + counted, largest)
 
 
-def of_tables(measured: MeasuredTables, *, at_once: bool, settled: ByTables | None = None) -> Fitting:
-    return Fitting.of_tables(
-        measured, lambda known, effort, rng, tell: fit(known, effort, rng, tell, at_once=at_once), settled
-    )
+def of_tables(
+    measured: MeasuredTables, *, at_once: bool, likely: float = MORE_LIKELY, settled: ByTables | None = None
+) -> Fitting:
+    def refit(known: MeasuredTables, effort: Effort, rng: np.random.Generator, tell: Done) -> Rows:
+        return fit(known, effort, rng, tell, at_once=at_once, likely=likely)
+
+    return Fitting.of_tables(measured, refit, settled)
 
 
 @dataclass(frozen=True, kw_only=True)
