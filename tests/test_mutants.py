@@ -65,6 +65,14 @@ def allowance(*tests: str) -> tuple[str, ...]:
     return tuple(f"{ALLOWANCE}::test_{test}" for test in tests)
 
 
+def frequent(*tests: str) -> tuple[str, ...]:
+    return tuple(f"tests/privacy/test_frequent.py::test_{test}" for test in tests)
+
+
+def drafts(*tests: str) -> tuple[str, ...]:
+    return tuple(f"tests/releases/test_private_draft.py::test_{test}" for test in tests)
+
+
 def gaussian(*tests: str) -> tuple[str, ...]:
     return tuple(f"tests/privacy/test_gaussian_filter.py::test_{test}" for test in tests)
 
@@ -632,6 +640,55 @@ PRIORS = [
            ("tests/releases/test_check.py::test_false_passes_are_at_most_five_in_a_hundred_and_half_the_limit_passes",)),
 ]  # fmt: skip
 
+FREQUENT_TEXTS = [
+    Mutant("a text of one table is shown as easily as half of one", "privacy/frequent.py",
+           "    return max(\n        times * held", "    return min(\n        times * held",
+           frequent("what_only_one_table_holds_is_shown_with_the_probability_charged")),
+    Mutant("a threshold forgets how often a record counts", "privacy/frequent.py", "times * held +", "held +",
+           frequent("what_only_one_table_holds_is_shown_with_the_probability_charged")),
+    Mutant("a threshold forgets that all records of a person may be one text", "privacy/frequent.py",
+           "((records, failure),", "((1, failure),",
+           frequent("what_only_one_table_holds_is_shown_with_the_probability_charged")),
+    Mutant("frequent texts are free", "privacy/curator.py",
+           "        self._ledger.charge(noise.event(self.neighbours.sensitivity(what.bound())))\n", "",
+           frequent("the_measurement_is_charged_as_a_histogram")),
+    Mutant("a person is one record to a threshold", "privacy/curator.py",
+           "moving = self.neighbours.records_per_person or 1", "moving = 1",
+           frequent("the_threshold_is_that_of_the_relation")),
+    Mutant("risks do not add up", "privacy/ledger.py", "            self._risked += failure\n",
+           "            self._risked = failure\n", frequent("risks_add_up")),
+    Mutant("texts that do not occur get noise", "privacy/curator.py", "occur = np.flatnonzero(truth)",
+           "occur = np.arange(len(truth))", frequent("texts_that_do_not_occur_get_no_noise")),
+    Mutant("another record brings a text and takes none", "queries/cells.py", "Bound((1, 1), (1, 1), 1)",
+           "Bound((1, 1), (0, 0), 1)", moves("distinct texts-replace")),
+    Mutant("one record more is no text more", "queries/cells.py", "Bound((1, 1), (1, 1), 1)",
+           "Bound((0, 0), (1, 1), 1)", moves("distinct texts-add-remove")),
+    Mutant("a book keeps nothing aside for failures", "ledger/book.py",
+           "return self._cap_without(before) - self._cap_without(before + failure)", "return 0",
+           ("tests/ledger/test_book.py::test_failures_are_reserved_for_in_what_may_be_spent",)),
+    Mutant("a book forgets the failures before", "ledger/books.py",
+           "units += before.book.reserve(before.failures, failure)",
+           "units += before.book.reserve(Fraction(0), failure)",
+           ("tests/ledger/test_book.py::test_failures_are_reserved_for_in_what_may_be_spent",)),
+    Mutant("a risk is taken before the book is charged", "ledger/book.py",
+           "    def risk(self, failure: Fraction) -> None:\n        self.prepay()\n",
+           "    def risk(self, failure: Fraction) -> None:\n",
+           ("tests/ledger/test_book.py::test_a_prepaid_ledger_reserves_for_what_it_may_risk",)),
+    Mutant("measurements of a draft have all of delta", "releases/private_draft.py",
+           "kept = float(decimal(given.delta) - failure)\n"
+           "        while decimal(kept) + failure > decimal(given.delta):\n"
+           "            kept = math.nextafter(kept, 0.0)\n", "kept = given.delta\n",
+           drafts("what_is_charged_is_what_was_promised")),
+    Mutant("a draft is priced as one column", "releases/private_draft.py",
+           "sum([one] * (columns - 1), one)", "one", drafts("what_is_charged_is_what_was_promised")),
+    Mutant("a draft looks at the number of records where it is private", "releases/private_draft.py",
+           "rows = read.num_rows if relation.size_is_public else", "rows = read.num_rows if True else",
+           drafts("the_plan_looks_at_no_cell")),
+    Mutant("all rows of a person are read", "releases/private_draft.py",
+           "unit=unit, records_per_person=moving", "unit=unit, records_per_person=None",
+           drafts("a_person_has_no_more_records_than_allowed")),
+]  # fmt: skip
+
 DRAFTS = [
     Mutant("drafts: a text of one record is shown as often as any", "privacy/frequent.py",
            "times * held + math.ceil(", "math.ceil(",
@@ -656,6 +713,7 @@ DRAFTS = [
 
 MUTANTS = [
     *UNITS,
+    *FREQUENT_TEXTS,
     *RELATIONS, *STATISTIC_PRICES, *INTERACTIONS, *ITEMS, *WIDE, *SCORES, *VERBS, *PRICES, *LEDGERS, *WALLS, *SLOTS,
     *PERIODS, *PLACES, *PRIORS, *DRAFTS,
 ]  # fmt: skip

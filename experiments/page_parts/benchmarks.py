@@ -169,6 +169,18 @@ def numbers() -> str:
     return table(("table", "2% of the budget for", "seeds", *whats), _once(lines))
 
 
+def drafts() -> str:
+    """Releases with a schema found privately beside those with other schemas, everything within ε = 1."""
+    figures = figures_of("drafts")
+    ways = list(dict.fromkeys(what for _, what in figures if what.startswith("tv2, ")))
+    header = ("total ε = 1, tv2", *(way.removeprefix("tv2, ") for way in ways))
+    lines = [
+        [title, *(error(figures[title, way]) if (title, way) in figures else "refused" for way in ways)]
+        for title in _titles(figures)
+    ]
+    return table(header, lines)
+
+
 def limit() -> str:
     """From noise to rows, step by step, and rows where something is known."""
     figures = figures_of("limit")
@@ -223,6 +235,7 @@ PARTS: dict[str, Callable[[], str]] = {
     "persons": persons,
     "rules": rules,
     "numbers": numbers,
+    "private drafts": drafts,
     "limit": limit,
     "streams": streams,
     "serving": serving,

@@ -108,7 +108,17 @@ def the_same_seed_again(patch: Patch) -> None:
     patch.setattr(Curator, "measure", measure)
 
 
+def no_threshold(patch: Patch) -> None:
+    patch.setattr("dualquery.privacy.curator.threshold", lambda noise, **named: 0)
+
+
 SAID = [
+    Twin(
+        "texts shown without a threshold",
+        no_threshold,
+        sampled(lambda: curator.shown_texts(curator.NEW_TEXT)),
+        1000,
+    ),
     Twin(
         "sensitivity off by two",
         half_the_sensitivity,

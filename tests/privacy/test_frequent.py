@@ -16,7 +16,7 @@ from dualquery.privacy.budget import Accounting, Budget
 from dualquery.privacy.curator import Curator
 from dualquery.privacy.frequent import threshold
 from dualquery.privacy.ledger import Ledger
-from dualquery.privacy.neighbours import Neighbours, PersonReplace
+from dualquery.privacy.neighbours import Neighbours, PersonAddRemove, PersonReplace
 from dualquery.privacy.noise import Gaussian
 from dualquery.queries.cells import TextCounts
 from dualquery.randomness import SeededEntropy
@@ -152,4 +152,18 @@ def test_risks_add_up() -> None:
     with pytest.raises(BudgetError, match="this risk"):
         ledger.risk(Fraction(2, 10**7))
     ledger.risk(Fraction(1, 10**7))
+    with pytest.raises(BudgetError, match="this risk"):
+        ledger.risk(Fraction(1, 10**9))
     assert Ledger(Budget(1, 1e-6, accounting=Accounting.ZCDP)).failure == 0
+
+
+@pytest.mark.parametrize(
+    ("relation", "records"), [(Neighbours.REPLACE, 1), (PersonReplace(3), 3), (PersonAddRemove(3), 3)]
+)
+def test_the_threshold_is_that_of_the_relation(
+    relation: Neighbours, records: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    asked: list[dict[str, object]] = []
+    monkeypatch.setattr("dualquery.privacy.curator.threshold", lambda _, **named: asked.append(named) or 0)
+    curator(relation, epsilon=20).frequent("word", noise=NOISE, times=2, failure=FAILURE)
+    assert asked == [{"records": records, "failure": FAILURE, "times": 2}]

@@ -368,6 +368,25 @@ def test_without_a_seed_no_two_drafts_are_alike() -> None:
     assert one.certificate["entropy"] != private_draft(PEOPLE, budget=GENEROUS, seed=1).certificate["entropy"]  # type: ignore[index]
 
 
+def test_a_person_has_no_more_records_than_allowed(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Of a person with a thousand rows K count, so that their words do not stand out."""
+    one = pa.table(
+        {"who": ["x"] * 1000 + [f"p{i}" for i in range(4000)], "word": ["mine"] * 1000 + ["usual"] * 4000}
+    )
+    seen: list[int] = []
+    counts = MemoryCounter.true_counts
+
+    def counted(self: MemoryCounter, *given: object, **named: object):
+        seen.append(self.true_rows)
+        return counts(self, *given, **named)  # type: ignore[arg-type]
+
+    monkeypatch.setattr(MemoryCounter, "true_counts", counted)
+    budget = Budget(20, 1e-6, PersonAddRemove(2))
+    made = private_draft(one, budget=budget, unit="who", seed=1)
+    assert set(seen) == {4002}
+    assert "mine" not in columns_of(made.schema)["word"].labels
+
+
 def test_a_draft_with_a_seed_is_not_public() -> None:
     """Whoever knows the seed can undo the noise: a release made with such a schema promises nothing."""
     seeded, private = (private_draft(PEOPLE, budget=GENEROUS, seed=seed) for seed in (1, None))

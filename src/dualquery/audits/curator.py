@@ -51,11 +51,12 @@ from dualquery.privacy.events import Event, GaussianMeasurement, LaplaceMeasurem
 from dualquery.privacy.ledger import Ledger, smallest_gaussian_scale
 from dualquery.privacy.neighbours import Neighbours, Sensitivity
 from dualquery.privacy.noise import FEW, Gaussian, Laplace, Noise
-from dualquery.privacy.prices import Price
+from dualquery.privacy.prices import Price, least_gaussian
 from dualquery.privacy.scores import Score, SignedErrors, TableErrors, rate_within
 from dualquery.privacy.thresholds import HazardTest
 from dualquery.queries.binary import HeldItems, HeldPairs
-from dualquery.queries.countable import NOTHING, Bound, Countable, Derived
+from dualquery.queries.cells import DistinctTexts, SortedCells, TextCounts
+from dualquery.queries.countable import NOTHING, Bound, Countable, Derived, Together
 from dualquery.queries.cuts import Blocks, CoarseEdges, LikelyPairs, degrees
 from dualquery.queries.derived import Balance, Interactions, TableCells, number_of_records
 from dualquery.queries.distances import Knots, distances_to
@@ -68,10 +69,11 @@ from dualquery.queries.workload import Workload
 from dualquery.randomness import Entropy, SeededEntropy
 from dualquery.table.codes import codes_table
 from dualquery.table.database import Linked, database_of
-from dualquery.table.domain import Categorical
+from dualquery.table.domain import Categorical, Domain
 from dualquery.table.graph import graph_of
 from dualquery.table.points import GRID, STEPS, points_of
 from dualquery.table.units import units_of
+from dualquery.table.written import FORMS, forms_of
 from dualquery.types import Integers, Words
 
 BLOCK = 20_000  # copies of one call
@@ -304,6 +306,43 @@ FAR_MEANS = SummedMisfits(
 )
 
 
+def written_pair(words: str, neighbours: Neighbours, one: Sequence[int], other: Sequence[int]) -> Pair:
+    """Tables of cells as they are written."""
+    return pair_of(words, neighbours, [[x] for x in one], [[x] for x in other], WRITTEN)
+
+
+WRITTEN = Domain((Categorical("cell", ("", "1.5", "common", "mine")),))
+NEW_TEXT = written_pair(
+    "a record more, with a text of its own", Neighbours.ADD_REMOVE, [2] * 9, [2] * 9 + [3]
+)
+OTHER_TEXT = written_pair(
+    "a number replaced by a text that is there", Neighbours.REPLACE, [2] * 9 + [1], [2] * 10
+)
+FORMS_OF_CELLS = SortedCells("cell", len(FORMS), forms_of)
+
+
+def shown_texts(pair: Pair) -> Sampler:
+    """The texts above the threshold: a text that one table alone holds is shown as seldom as was charged."""
+    failure = Fraction(1, 50)
+    budget = Budget(epsilon=1.0, delta=0.05, neighbours=pair.neighbours, accounting=Accounting.GAUSSIAN)
+    noise = least_gaussian(budget, [pair.neighbours.sensitivity(TextCounts("cell").bound())])
+
+    def sample(side: int, runs: int, entropy: Entropy, tell: Tell) -> Sampled:
+        said, mine = [], []
+        for _ in range(runs):
+            ledger = Ledger(budget, failure=failure)
+            curator = Curator(MemoryCounter(pair.tables[side]), ledger, entropy)
+            found = curator.frequent("cell", noise=noise, times=1, failure=failure)
+            said.append(" ".join(found))
+            mine.append(float(found.get("mine", 0)))
+            tell(1)
+        spent = ledger.spent()
+        seen: dict[str, Feature] = {"texts": np.array(said), "number": np.array(mine)}
+        return Sampled(seen, Claim(spent.epsilon, spent.delta + float(failure)))
+
+    return sample
+
+
 def _measurements() -> list[tuple[str, Pair, Countable]]:
     rank = np.arange(6)
     tables = (Blocks(np.array([0, 1, 1]), 2), LikelyPairs(np.array([3, 0, 1]), np.array([1, 0, 2])))
@@ -330,6 +369,9 @@ def _measurements() -> list[tuple[str, Pair, Countable]]:
         ("distances", FAR, PLACES.groups[0].take(np.zeros(1, np.int64))),
         ("knots", CORNERS, Knots((0, 1), (right, right), STEPS)),
         ("lists", LISTED, from_texts(CODES, ["code = 7"]).groups[0]),
+        ("forms of cells", NEW_TEXT, FORMS_OF_CELLS),
+        ("forms of cells", OTHER_TEXT, FORMS_OF_CELLS),
+        ("forms and texts", OTHER_TEXT, Together((FORMS_OF_CELLS, DistinctTexts("cell")))),
         ("rows of units", HOUSEHOLD, ViewTables(View(HOUSES, "person", 1, 3), ((2,),))),
         ("pairs of rows", HOUSEHOLD, ViewTables(View(HOUSES, "person", 2, 6), ((2, 3),))),
         ("tallies", MIXED_HOUSEHOLD, Tallies(HOUSES, "person", ((0,),), (1,), 3)),
@@ -359,6 +401,10 @@ def cases() -> list[Case]:
     for pair in (REPLACED, MANY):
         tables = table_errors(pair)
         found.append(Case("select: tables", pair.words, exact=exact_selection(pair, tables, EPSILON)))
+    found += [
+        Case("frequent: texts", pair.words, shown_texts(pair), quick=4_000, long=200_000)
+        for pair in (NEW_TEXT, OTHER_TEXT)
+    ]
     found.append(Case("select: eight draws", REPLACED.words, eight_draws(), quick=20_000, long=400_000))
     return found
 

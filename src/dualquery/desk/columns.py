@@ -156,11 +156,12 @@ def _entry(entry: Mapping[str, Any], asked: Edited) -> dict[str, Any]:
         made["values"] = [value.strip() for value in asked.values if value.strip()]
         if made.get("missing") in made["values"]:
             made["values"].remove(made["missing"])
-        if made.get("unknown") not in made["values"]:
+        if made.get("unknown") not in (*made["values"], made.get("missing")):
             made.pop("unknown", None)
     if asked.other is not None and "values" in made and not made.get("numeric"):
-        made.pop("unknown", None)
-        if asked.other:
+        if not asked.other:
+            made.pop("unknown", None)
+        elif "unknown" not in made:
             made["values"] = [*(value for value in made["values"] if value != OTHER), OTHER]
             made["unknown"] = OTHER
     if asked.ordered is not None and "values" in made and not made.get("numeric"):
@@ -174,7 +175,8 @@ def _entry(entry: Mapping[str, Any], asked: Edited) -> dict[str, Any]:
             made[key] = value
     if asked.missing is not None and "count" not in made:
         if not asked.missing:
-            made.pop("missing", None)
+            if made.get("unknown") == made.pop("missing", None):
+                made.pop("unknown", None)
             made.pop("empty", None)
         elif "missing" not in made:
             made["missing"] = "missing"
