@@ -8,6 +8,7 @@ import subprocess
 import sys
 from collections.abc import Mapping
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
 
 import numpy as np
@@ -15,7 +16,7 @@ import pytest
 from matplotlib.figure import Figure
 
 from experiments import __main__ as everything
-from experiments.data import WHERE, Data, Unavailable, like_netflix
+from experiments.data import FOREIGN, WHERE, Data, Unavailable, like_netflix
 from experiments.harness import (
     AIM,
     Experiment,
@@ -161,10 +162,12 @@ def test_corrupt_files_are_named(file: str, tmp_path: Path) -> None:
         "adult_mwem_binary.csv.gz": lambda: data.binary_adult(17),
         "blood_transfusion.csv.gz": lambda: data.numbers(file, (("recency_months", 0, 74),)),
     }
+    readers |= {path: partial(data.records, name) for name, path in FOREIGN.items()}
     read = readers.get(file, lambda: data.contingency(file))
+    (tmp_path / file).parent.mkdir(exist_ok=True)
     with pytest.raises(Unavailable, match="is not in"):
         read()
-    cut = gzip.compress(b"a,b\n1,2\n" * 1000)[:60] if file.endswith("gz") else b"x,count\n1,y\n\xff\n"
+    cut = gzip.compress(b"a,b\n1,2\n" * 1000)[:40] if file.endswith("gz") else b"x,count\n1,y\n\xff\n"
     for content in (cut, b"no archive", b""):
         (tmp_path / file).write_bytes(content)
         with pytest.raises(Unavailable, match="cannot be read") as caught:

@@ -79,8 +79,9 @@ def test_every_file_that_the_page_names_exists() -> None:
 SECTIONS = [
     "Neighbours", "Currency and events", "The ledger as a filter", "Several records", "Bounded range", "Conversions",
     "Gaussian releases", "Threshold tests", "Noise", "Selection", "DualQuery", "MWEM", "PMW",
-    "Signed tables", "Items and pairs", "Wide binary tables", "Cells of lists",
-    "Parities by order", "Statistics and scores", "The audit", "Mutants",
+    "Signed tables", "Items and pairs", "Wide binary tables", "Cells of lists", "Views of units",
+    "Parities by order", "Statistics and scores", "Texts that occur often", "Periods and priors", "The audit",
+    "Mutants",
 ]  # fmt: skip
 
 
