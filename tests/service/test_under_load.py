@@ -162,7 +162,8 @@ def test_a_long_free_reply_is_had_again_or_refused(wide: Running) -> None:
     (kept,) = wide.request("GET", "/v1/history?most=1")[1]["replies"]
     assert kept["sha256"] == hashlib.sha256(first).hexdigest()
     assert kept["values"] == kept["labels"] == []
-    half = "a in {%s} & b in {%s}" % tuple(", ".join(f"{name}{i}" for i in range(12)) for name in "ab")
+    some = {name: ", ".join(f"{name}{i}" for i in range(12)) for name in "ab"}
+    half = " & ".join(f"{name} in {{{each}}}" for name, each in some.items())
     assert wide.request("POST", "/v1/datasets/people/buy", {"question": half, "error": 0.03})[0] == 200
     status, problem, _ = wide.request("POST", "/v1/datasets/people/ask", body, key="long-people")
     assert (status, problem["error"]["code"]) == (410, "not_kept")
