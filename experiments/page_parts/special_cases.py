@@ -42,7 +42,7 @@ def than(mine: Sample, others: Mapping[str, Sample]) -> str:
 def scaled(sample: Sample, factor: float = 1, digits: int = 0) -> str:
     """Mean, least and most run, in another unit."""
     mean, low, high = (f"{factor * each:,.{digits}f}" for each in (sample.mean, sample.low, sample.high))
-    return mean if low == high else f"{mean} ({low} to {high})"
+    return mean if low == high else f"{mean} ({low}–{high})"
 
 
 def in_records(sample: Sample) -> str:
