@@ -231,8 +231,8 @@ def own_rule() -> str:
     ]
     runs = [each.runs for each in mean.values()]
     words = (
-        f"Mean error; max error, random 3-way queries. δ = 10⁻³, add-remove, {min(runs):g} to {max(runs):g} runs. Constants were chosen on "
-        "the tables that are not called unseen."
+        f"Mean error; max error, random 3-way queries. δ = 10⁻³, add-remove, {min(runs):g} to {max(runs):g} runs. "
+        "Constants were chosen on the tables that are not called unseen."
     )
     header = ("table", *(f"ε = {each:g}" for each in epsilons))
     return f"{table(header, lines)}\n{words}\n"
