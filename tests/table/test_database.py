@@ -119,6 +119,68 @@ FAULTS = {
 }  # fmt: skip
 
 
+PUBLIC = (
+    HOUSEHOLDS.replace('key = "pid"', 'key = "pid"\nlookup = { job = "work", school = "age" }')
+    + """
+[[table]]
+name = "job"
+public = true
+key = "code"
+[[table.attribute]]
+name = "skill"
+values = ["high", "low"]
+
+[[table]]
+name = "school"
+public = true
+key = "age"
+[[table.attribute]]
+name = "grade"
+low = 0
+high = 10
+bins = 5
+"""
+)
+PUBLIC_FAULTS = {
+    "nobody looks": ('job = "work", ', "", "no table looks up 'job', which is public"),
+    "not public": ('name = "job"\npublic = true', 'name = "job"\npublic = false', "looks up 'job', and no [[table]]"),
+    "unknown": ('job = "work"', 'jobs = "work"', "looks up 'jobs', and no [[table]] of that name is public"),
+    "no column": ('job = "work"', "job = 3", "each with the column that has its key"),
+    "a list": ('lookup = { job = "work", school = "age" }', 'lookup = ["job"]', "'lookup' names public tables"),
+    "no key": ('key = "code"', "", "table 'job' needs 'key'"),
+    "no attribute": ('[[table.attribute]]\nname = "skill"\nvalues = ["high", "low"]', "", "'job' has no attribute"),
+    "a parent": ('key = "code"', 'key = "code"\nparent = "household"', "has a key 'parent' that means nothing here"),
+    "protected": ('protect = "household"', 'protect = "job"', "'job' is public, so that there is nothing to protect"),
+    "twice": ('name = "school"\npublic', 'name = "job"\npublic', "two tables are named 'job'"),
+    "twice, private": ('name = "car"', 'name = "job"', "two tables are named 'job'"),
+    "a child of it": ('name = "car"\nparent = "household"', 'name = "car"\nparent = "job"', "'job', its parent"),
+    "an attribute twice": ('name = "skill"', 'name = "sex"', "table 'person': attribute 'sex' stands twice"),
+    "a word": ("public = true\nkey = \"code\"", "public = 'yes'\nkey = \"code\"", "'public' must be true or false"),
+}  # fmt: skip
+
+
+def test_public_tables_come_back_as_they_were_written() -> None:
+    schema = parse_schema(PUBLIC, origin="schema")
+    assert parse_schema(schema_text(schema), origin="schema") == schema
+    database = database_in(PUBLIC)
+    assert [each.name for each in database.tables] == ["household", "person", "car"]
+    assert [(each.name, each.key, each.link) for each in database.child("person").lookups] == [
+        ("job", "code", "work"),
+        ("school", "age", "age"),
+    ]
+    assert [column.name for column in database.child("person").own] == ["age", "sex", "kind"]
+
+
+@pytest.mark.parametrize("fault", PUBLIC_FAULTS)
+def test_a_fault_of_a_public_table_is_one_sentence(fault: str) -> None:
+    right, wrong, said = PUBLIC_FAULTS[fault]
+    assert PUBLIC.count(right) == 1, "the fault is made in one place"
+    with pytest.raises(SchemaError) as refused:
+        parse_schema(PUBLIC.replace(right, wrong), origin="the schema")
+    assert said in str(refused.value)
+    assert "\n" not in str(refused.value)
+
+
 @pytest.mark.parametrize("fault", FAULTS)
 def test_a_fault_of_a_schema_is_one_sentence(fault: str) -> None:
     right, wrong, said = FAULTS[fault]

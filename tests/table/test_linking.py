@@ -19,7 +19,7 @@ from dualquery.errors import DataError
 from dualquery.table.encoding import encode
 from dualquery.table.linking import units_in
 from dualquery.table.units import Units
-from tests.house import database_in
+from tests.house import HOUSEHOLDS, database_in
 
 DOMAIN = database_in()
 HOMES = [("1", "East", "a"), ("2", "West", "b"), ("3", "East", "c")]
@@ -270,3 +270,124 @@ def test_encoding_a_database_gives_its_units() -> None:
     units = encode(frames(), DOMAIN)
     assert isinstance(units, Units)
     assert shown(units) == WHOLE
+
+
+LOOKED_UP = (
+    (
+        HOUSEHOLDS.replace('name = "kind"\nvalues = ["x"', 'name = "work"\nvalues = ["x"')
+        .replace('key = "hh"', 'key = "hh"\nlookup = { town = "home_town" }', 1)
+        .replace('key = "pid"', 'key = "pid"\nlookup = { job = "kind" }')
+        .replace(
+            'name = "work"\nvalues = ["x", "y"]\nunknown = "y"', 'name = "kind"\nvalues = ["x", "y", "z"]'
+        )
+    )
+    + """
+[[table]]
+name = "town"
+public = true
+key = "code"
+[[table.attribute]]
+name = "large"
+values = ["yes", "no"]
+[[table.attribute]]
+name = "coast"
+values = ["yes", "no", "nobody knows"]
+missing = "nobody knows"
+
+[[table]]
+name = "job"
+public = true
+key = "kind"
+[[table.attribute]]
+name = "skill"
+values = ["high", "low", "none"]
+missing = "none"
+"""
+)
+
+
+def with_lookups(
+    homes: Sequence[Row] = HOMES, persons: Sequence[Row] = PERSONS, cars: Sequence[Row] = CARS
+) -> dict[str, pd.DataFrame]:
+    """The same households, each in the town of its own number; there is no town 9."""
+    tables = frames(homes, persons, cars)
+    tables["household"]["home_town"] = [canonical(hh) or None for hh, *_ in homes]
+    tables["town"] = pd.DataFrame(
+        {
+            "code": [*map(float, range(24))],
+            "large": ["yes", "no", "no"] * 8,
+            "coast": ["yes", None, "no", "no"] * 6,
+        }
+    )
+    tables["job"] = pd.DataFrame({"skill": ["low", "high"], "kind": ["x", "y"]})
+    return tables
+
+
+def test_public_tables_are_columns_of_whoever_names_their_keys() -> None:
+    database = database_in(LOOKED_UP)
+    assert list(database.root.domain.names()) == ["region", "kind", "large", "coast"]
+    assert list(database.child("person").domain.names()) == ["age", "sex", "kind", "skill"]
+    persons = [*PERSONS[:1], ("1", 70, "m", "z"), *PERSONS[2:]]
+    units = units_in(with_lookups(persons=persons), database)
+    assert units.to_rows().tolist() == [[0, 0, 1, 2, 1, 1], [1, 1, 1, 1, 0, 0], [0, 2, 0, 1, 0, 2]]
+    rows = sorted(units.members[0].records.to_rows().tolist())
+    assert rows == [
+        [0, 0, 1, 0],
+        [1, 0, 0, 1],
+        [1, 1, 1, 0],
+        [2, 1, 2, 2],
+    ]  # of a job that is not there the skill is missing
+    assert units.dropped == {}
+
+
+def test_a_row_that_names_no_row_of_a_public_table_is_dropped() -> None:
+    homes = [*HOMES, ("77", "East", "a")]
+    units = units_in(with_lookups(homes, [*PERSONS, ("77", 20, "f", "x")]), database_in(LOOKED_UP))
+    assert units.rows == 3
+    assert units.dropped["rows of 'household' with a value that the schema does not have"] == 1
+
+
+@pytest.mark.parametrize("seed", [1, 2])
+def test_public_tables_tie_no_household_to_another(seed: int) -> None:
+    homes, persons, cars = at_random(seed)
+    database = database_in(LOOKED_UP)
+
+    def read(*tables: list[Row]) -> list[str]:
+        return sorted(map(repr, shown(units_in(with_lookups(*tables), database))))
+
+    whole = read(homes, persons, cars)
+    assert len(whole) > 5
+    for key in sorted({canonical(row[0]) for rows in (homes, persons, cars) for row in rows}):
+        less = read(*(without(rows, key) for rows in (homes, persons, cars)))
+        alone = read(*([row for row in rows if canonical(row[0]) == key] for rows in (homes, persons, cars)))
+        assert sorted([*less, *alone]) == whole
+        assert len(alone) <= 1
+
+
+PUBLIC_FAULTS: dict[str, tuple[object, str]] = {
+    "a key twice": ({"kind": ["x", "x"], "skill": ["low", "high"]}, "two rows with one key"),
+    "a blank key": ({"kind": ["x", None], "skill": ["low", "high"]}, "a row without a key"),
+    "no key": ({"skill": ["low", "high"]}, "table 'job': the table has no column 'kind'"),
+}
+
+
+@pytest.mark.parametrize("fault", PUBLIC_FAULTS)
+def test_a_faulty_public_table_is_refused_in_a_sentence(fault: str) -> None:
+    columns, said = PUBLIC_FAULTS[fault]
+    tables = {**with_lookups(), "job": pd.DataFrame(columns)}
+    with pytest.raises(DataError) as refused:
+        units_in(tables, database_in(LOOKED_UP))
+    assert said in str(refused.value)
+    assert "\n" not in str(refused.value)
+
+
+def test_a_public_table_holds_what_the_schema_lists() -> None:
+    tables = with_lookups()
+    tables["town"].loc[3, "large"] = "huge"
+    with pytest.raises(
+        DataError, match="public table 'town' has a value of 'large' that the schema does not list"
+    ):
+        units_in(tables, database_in(LOOKED_UP))
+    del tables["town"]
+    with pytest.raises(DataError, match="no table 'town' was given"):
+        units_in(tables, database_in(LOOKED_UP))
