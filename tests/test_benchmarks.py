@@ -33,6 +33,6 @@ def test_pages_read_what_benchmarks_kept(tmp_path: Path, monkeypatch: pytest.Mon
     monkeypatch.setattr(files, "KEPT", tmp_path)
     keep(tmp_path / "some.csv", "small", [Figure.mean("error", [0.3, 0.5]), Figure("seconds", 2.0)])
     found = files.figures_of("some")
-    assert files.error(found["small", "error"]) == "0.40 (0.30 to 0.50)"
+    assert files.error(found["small", "error"]) == "0.40 (0.30–0.50)"
     assert files.error(found["small", "seconds"]) == "2.0"
     assert files.figures_of("none") == {}

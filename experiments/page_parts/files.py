@@ -66,7 +66,7 @@ def table(header: Iterable[str], lines: Iterable[Iterable[str]]) -> str:
 def error(sample: Sample) -> str:
     """Two digits that matter, and from which run to which where these differ in them."""
     mean, low, high = (plain(value) for value in (sample.mean, sample.low, sample.high))
-    return mean if low == high else f"{mean} ({low} to {high})"
+    return mean if low == high else f"{mean} ({low}–{high})"
 
 
 def plain(value: float) -> str:

@@ -12,11 +12,23 @@ PARTS_OF_CARD = {
     "tables": "tables",
     "fits": "fits of two chains",
     "wide": "fit of a wide table",
-    "releases": "whole releases, file to folder",
+    "releases": "whole releases",
 }
+AT_ONCE = "1 of 16"  # how many rows of a fit move at once, as the engine does it
+LEFT_OUT = (
+    "this part took",
+    "what the engine said",
+    "first call",
+    "391 bit columns",
+    "limit by ones",
+    "of 20 counts looked at",
+    "squared residual of the rows",
+)
 
 
 def cores() -> str:
+    """One line for each table and number of threads, and whether all of them wrote the same bytes."""
+    rows = kept_rows("cores")
     lines = [
         [
             TABLES[str(row["data"])],
@@ -25,34 +37,33 @@ def cores() -> str:
             f"{_spread(row['seconds'], row['slowest'])} s",
             f"{row['times']:.2f}",
             f"{row['wanted']:.1f}" if row["wanted"] != "" else "",
-            "" if row["threads"] == 1 else f"{row['serial_share']:.0%}",
-            f"{row['processor']:.1f} s",
             f"{row['memory_times']:.2f}",
-            "yes" if row["same_bytes"] == "True" else "**no**",
         ]
-        for row in kept_rows("cores")
+        for row in rows
+        if row["threads"] != 8
     ]
-    header = (
-        "table", "threads", "runs", "seconds", "times as fast", "wanted", "serial", "processor", "memory",
-        "same bytes",
-    )  # fmt: skip
-    return table(header, lines)
+    same = sum(row["same_bytes"] == "True" for row in rows)
+    header = ("table", "threads", "runs", "seconds", "times as fast", "wanted", "memory")
+    return f"{table(header, lines)}\nThe same bytes as with one thread: {same} of {len(rows)}.\n"
 
 
 def gpu() -> str:
-    """Every figure but versions and how long a part took; the limits of the card stand among them."""
+    """What a reader asks; times of parts and steps, limits, and other numbers of rows at once are in the file."""
     lines, before = [], ""
     for row in kept_rows("gpu"):
         part, what = str(row["part"]), str(row["what"])
-        if part not in PARTS_OF_CARD or what in ("this part took", "what the engine said"):
+        if (
+            part not in PARTS_OF_CARD
+            or what.startswith(LEFT_OUT)
+            or row["rows_in_flight"] not in ("", AT_ONCE)
+        ):
             continue
-        flight = f", {row['rows_in_flight']} rows" if row["rows_in_flight"] != "" else ""
         timed = row["unit"] == "s"
         residual = "residual" in what or "L1" in what
         lines.append(
             [
                 "" if part == before else PARTS_OF_CARD[part],
-                what + flight,
+                what,
                 f"{row['value']:.4g}"
                 if residual
                 else f"{_spread(row['value'], row['most'])}{' s' if timed else ''}",
@@ -70,7 +81,7 @@ def _spread(least: object, most: object) -> str:
     """Two digits that matter, of the least and of the most."""
     low = plain(float(str(least)))
     high = low if most == "" else plain(float(str(most)))
-    return low if low == high else f"{low} to {high}"
+    return low if low == high else f"{low}–{high}"
 
 
 def gpu_versions() -> str:

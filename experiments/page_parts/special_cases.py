@@ -42,7 +42,7 @@ def than(mine: Sample, others: Mapping[str, Sample]) -> str:
 def scaled(sample: Sample, factor: float = 1, digits: int = 0) -> str:
     """Mean, least and most run, in another unit."""
     mean, low, high = (f"{factor * each:,.{digits}f}" for each in (sample.mean, sample.low, sample.high))
-    return mean if low == high else f"{mean} ({low} to {high})"
+    return mean if low == high else f"{mean} ({low}–{high})"
 
 
 def in_records(sample: Sample) -> str:
@@ -74,28 +74,14 @@ def _listed(names: list[str]) -> str:
     return " and ".join(f"*{name}*" for name in names) or "none"
 
 
-LEARNERS = {
-    "euclidean": f"implicit Euclidean learner, {mirror.WIDE_ROUNDS} rounds",
-    "mwem": f"factored MWEM, {mirror.WIDE_ROUNDS} rounds",
-    mirror.NOISE: "independent noise, as 2c − n",
-    mirror.BY_HAND: "product of one-way counts, by hand",
-    "projection": "projection (what `choose` takes)",
-}
-
-
 def mirror_wide() -> str:
-    """The learner without a histogram beside all others."""
+    """The learner without a histogram beside what else answers; all ways stand on the page of the experiment."""
     rows = where(rows_of("mirror"), case=mirror.WIDE)
-    mean, most = (samples_by(rows, ("method",), column) for column in ("mean_error", "max_error"))
-    lines = []
-    for name, words in LEARNERS.items():
-        if (name,) in mean:
-            lines.append([words, error(mean[name,]), plain(most[name,].mean), many([mean[name,]])])
+    mean = samples_by(rows, ("method",), "mean_error")
     others = {"factored MWEM": mean["mwem",], "projection": mean["projection",]}
     return (
-        table(("the 60 most popular items of Kosarak", "mean error", "max error", "runs"), lines)
-        + f"\n{_queries(rows)} random 3-way queries, ε = {EPSILON:g}, δ = 10⁻⁶, add-remove. The mean "
-        f"error of the implicit learner is {than(mean['euclidean',], others)}.\n"
+        f"Of the 60 most popular items of Kosarak, {_queries(rows)} random 3-way queries, ε = {EPSILON:g}, the mean "
+        f"error of the implicit learner is {error(mean['euclidean',])}: {than(mean['euclidean',], others)}.\n"
     )
 
 
@@ -106,131 +92,90 @@ def _queries(rows: Rows) -> str:
 # Look-ups and lists
 
 
-CELLS = {
-    "noisy-cells": "noisy cells (what `choose` takes)",
-    sparse.INCIDENCE: "noise on every list, by incidence",
-    sparse.SIZE: "noise on every list, as 2c − n",
-    "touched-weights": "touched weights",
-    sparse.BY_HAND: "a noisy table of all codes, as it came",
-}
-
-
 def look_ups() -> str:
     """Look-ups and lists in records, then the learner alone on a stream of lists."""
     rows = rows_of("sparse")
-    mean, most = (samples_by(rows, ("case", "method"), column) for column in ("mean", "max"))
-    lines = []
-    for case in (sparse.LOOKUPS, sparse.LISTS):
-        lines.append([f"**{case}**", "", "", ""])
-        for name, words in CELLS.items():
-            if (case, name) in mean:
-                largest = f"{most[case, name].mean:,.0f}"
-                lines.append([words, in_records(mean[case, name]), largest, many([mean[case, name]])])
-    header = ("error, in records", "mean", "max", "runs")
-    told = [table(header, lines), _cells_beside_noise(mean)]
+    mean = samples_by(rows, ("case", "method"), "mean")
+    told = [_cells_beside_noise(mean)]
     for row in where(rows, case=sparse.STREAM):
         told.append(
             f"The learner alone, on {row['queries']:,} lists of 100 over 2⁶⁴, one by one: {row['seconds']:.1f} s of "
             f"the processor and {1000 * row['gigabytes']:.0f} MB (one run).\n"
         )
-    return "\n".join(told)
+    return "".join(told)
 
 
 def _cells_beside_noise(mean: Samples) -> str:
     mine = mean[sparse.LISTS, "noisy-cells"]
+    looked, learned = (mean[sparse.LOOKUPS, name] for name in ("noisy-cells", "touched-weights"))
     noise = {
         "noise by incidence": mean[sparse.LISTS, sparse.INCIDENCE],
         "noise as 2c − n": mean[sparse.LISTS, sparse.SIZE],
         "the table as it came": mean[sparse.LISTS, sparse.BY_HAND],
     }
     return (
-        f"ε = {EPSILON:g}, δ = 10⁻⁶, add-remove, {sparse.RECORDS:,} records by Zipf's law. On lists the "
-        f"mean error of noisy cells is {than(mine, noise)}.\n"
+        f"ε = {EPSILON:g}, δ = 10⁻⁶, add-remove, {sparse.RECORDS:,} records by Zipf's law. Of {sparse.LOOKUPS} the "
+        f"mean error of noisy cells is {in_records(looked)} records, of touched weights {in_records(learned)}. Of "
+        f"{sparse.LISTS} that of noisy cells is {in_records(mine)}: {than(mine, noise)}.\n"
     )
 
 
 # Disjunctions
 
 
+def disjunctions_measured() -> str:
+    """Parities beside projection, and blocks beside monomials; all ways stand on the page of the experiment."""
+    rows = rows_of("disjunctions")
+    mean = samples_by(rows, ("case", "method"), "mean_error")
+    told = []
+    for case, words in DISJUNCTIONS.items():
+        mine = mean[case, "parities"]
+        asked = words.format(_queries(where(rows, case=case)))
+        told.append(
+            f"Of {asked} the mean error of parities is {error(mine)}: "
+            f"{than(mine, {'projection': mean[case, 'projection']})}."
+        )
+    names = (disjunctions.LEARNER, disjunctions.BLOCKS, disjunctions.NOISE)
+    learner, blocks, noise = (mean[disjunctions.NARROW, name] for name in names)
+    told.append(
+        f"Of the first, monomials have {error(learner)}, with 25 blocks {error(blocks)}, independent noise "
+        f"{error(noise)}."
+    )
+    return " ".join(told) + "\n"
+
+
 DISJUNCTIONS = {
     disjunctions.NARROW: "all {} disjunctions of 3 of 50 items",
-    disjunctions.WIDE: "{} of 3 of 1,000 items, at random",
+    disjunctions.WIDE: "{} of 3 of 1,000 items, at random,",
 }
-TAKEN = {disjunctions.NARROW: "projection", disjunctions.WIDE: "parities"}  # what `choose` takes
-WAYS = {
-    "parities": "parities",
-    "projection": "projection",
-    disjunctions.NOISE: "independent noise, as 2c − n",
-    disjunctions.LEARNER: "weights over monomials",
-    disjunctions.BLOCKS: "weights over monomials, 25 blocks",
-    disjunctions.BY_HAND: "one-way counts, as if independent",
-}
-
-
-def disjunctions_measured() -> str:
-    """Errors and times of every way, then parities beside projection and blocks beside monomials."""
-    rows = rows_of("disjunctions")
-    mean, most, seconds = (
-        samples_by(rows, ("case", "method"), column) for column in ("mean_error", "max_error", "seconds")
-    )
-    lines = []
-    for case, words in DISJUNCTIONS.items():
-        asked = words.format(_queries(where(rows, case=case)))
-        lines.append([f"**{asked}**", "", "", "", ""])
-        for name, way in WAYS.items():
-            key = case, name
-            if key in mean:
-                way += " (what `choose` takes)" if name == TAKEN[case] else ""
-                took = f"{plain(seconds[key].mean)} s" if key in seconds else ""
-                lines.append([way, error(mean[key]), plain(most[key].mean), took, many([mean[key]])])
-    header = ("ε = 1, δ = 10⁻⁶, add-remove, n = 100,000", "mean error", "max error", "processor", "runs")
-    sentences = []
-    for case, items in ((disjunctions.NARROW, "50"), (disjunctions.WIDE, "1,000")):
-        beside = than(mean[case, "parities"], {"projection": mean[case, "projection"]})
-        sentences.append(f"Of {items} items, the mean error of parities is {beside}.")
-    blocks, single = (mean[disjunctions.NARROW, name] for name in (disjunctions.BLOCKS, disjunctions.LEARNER))
-    rounds = {row["method"]: row["rounds"] for row in where(rows, case=disjunctions.NARROW)}
-    sentences.append(
-        f"That of 25 blocks is {than(blocks, {'monomials alone': single})}, in {rounds[disjunctions.BLOCKS]:,} "
-        f"rounds instead of {rounds[disjunctions.LEARNER]:,}."
-    )
-    return f"{table(header, lines)}\n{' '.join(sentences)}\n"
 
 
 # Distances
 
 
 def distances_measured() -> str:
-    """Mean errors by the number of columns, and how far single releases lie apart."""
+    """The curves beside the learner and noise, and how far single releases lie apart."""
     rows = rows_of("distances")
-    mean, most = (samples_by(rows, ("columns", "method"), column) for column in ("mean_error", "max_error"))
+    mean = samples_by(rows, ("columns", "method"), "mean_error")
     widths = distinct(rows, "columns")
-    others = (distances.INDEPENDENT, distances.HISTOGRAMS, distances.LEARNER)
-    lines = []
-    for width in widths:
-        mine = [scaled(each[width, distances.CURVES], 1e6) for each in (mean, most)]
-        rest = (mean[width, name] for name in others)
-        lines.append([f"{width}", *mine, *(f"{1e6 * each.mean:,.0f}" if each.runs else "" for each in rest)])
-    header = (
-        "columns",
-        "`distance-curves`, mean",
-        "max",
-        "noise on each point, mean",
-        f"histograms of {distances.BINS} bins, mean",
-        "`coordinate-wise`, mean",
+    curves, noise, learned = (
+        [mean[width, name] for width in widths if mean[width, name].runs]
+        for name in (distances.CURVES, distances.INDEPENDENT, distances.LEARNER)
     )
-    curves = [mean[width, distances.CURVES] for width in widths]
-    beside = [mean[width, name] for width in widths for name in others]
-    apart = [100 * each.deviation / each.mean for each in curves]
     worst = max(each.high / each.mean for each in curves)
     return (
-        f"{table(header, lines)}\nErrors in millionths of the diameter, {rows[0]['points']:,} points asked about, "
-        "ε = 1, δ = 10⁻⁶, add-remove; means, and from the least run to the most, of "
-        f"{many(curves)} runs of the curves and {many(beside)} of the others. All points of one release share its "
-        f"noise, so that single releases lie apart: the standard deviation is {min(apart):.0f} to {max(apart):.0f} "
-        f"percent of the mean, and the worst release had {worst:.1f} times the mean of its width. "
-        f"{_other_metrics(rows)}\n"
+        f"Errors in millionths of the diameter, {rows[0]['points']:,} points asked about, ε = 1, δ = 10⁻⁶, "
+        f"add-remove, {widths[0]} to {widths[-1]} columns: {_from_to(curves)} by curves ({many(curves)} runs), "
+        f"{_from_to(noise)} with noise on each point, {_from_to(learned)} by `coordinate-wise` ({many(learned)} "
+        f"runs). All points of one release share its noise: the worst release had {worst:.1f} times the mean of its "
+        f"width. {_other_metrics(rows)}\n"
     )
+
+
+def _from_to(samples: Iterable[Sample]) -> str:
+    means = [1e6 * each.mean for each in samples]
+    low, high = f"{min(means):,.0f}", f"{max(means):,.0f}"
+    return low if low == high else f"{low} to {high}"
 
 
 def _other_metrics(rows: Rows) -> str:
@@ -246,40 +191,15 @@ def _other_metrics(rows: Rows) -> str:
 
 
 def cuts_measured() -> str:
-    """Cuts of the workload in edges, and cuts between random halves as a share of all edges."""
+    """Cuts of the workload, in edges."""
     rows = [row for row in rows_of("cuts") if row["method"] in cuts.METHODS]
-    mean, most, half = (
-        samples_by(rows, ("graph", "method"), column) for column in ("mean_error", "max_error", "half_error")
-    )
+    mean = samples_by(rows, ("graph", "method"), "mean_error")
     names = distinct(rows, "graph")
-    others = (cuts.INDEPENDENT, cuts.LEARNER, cuts.MATRIX)
-    lines = []
-    for name in names:
-        own = name, cuts.COARSENINGS
-        rest = [most[own], *(mean[name, other] for other in others)]
-        lines.append(
-            [name, scaled(mean[own]), *(f"{each.mean:,.0f}" for each in rest), scaled(half[own], 100, 2)]
-        )
-    header = (
-        "graph",
-        "`coarsenings`, mean",
-        "max",
-        "noise on each cut, mean",
-        "`frieze-kannan`, mean",
-        "noise on every pair, mean",
-        "a random half, `coarsenings`, percent",
-    )
-    noise, learner = ([mean[name, way] for name in names] for way in (cuts.INDEPENDENT, cuts.LEARNER))
-    better, worse = (
-        [name for name, one, other in zip(names, *pair, strict=True) if one.clearly_below(other)]
-        for pair in ((learner, noise), (noise, learner))
-    )
-    return (
-        f"{table(header, lines)}\nErrors in edges, {rows[0]['cuts']:,} cuts, ε = 1, δ = 10⁻⁶, add-remove; means of "
-        f"{many(mean.values())} runs, and from the least run to the most. A random half is what goes from a random "
-        "half of the vertices to the other half, in percent of all edges. `frieze-kannan` is clearly better than "
-        f"noise on each cut on {_listed(better)}, and clearly worse on {_listed(worse)}.\n"
-    )
+    ways = (cuts.COARSENINGS, cuts.INDEPENDENT, cuts.LEARNER)
+    lines = [[name, *(scaled(mean[name, way]) for way in ways)] for name in names]
+    header = ("graph, mean error in edges", "`coarsenings`", "noise on each cut", "`frieze-kannan`")
+    words = f"{rows[0]['cuts']:,} cuts, ε = 1, δ = 10⁻⁶, add-remove, {many(mean.values())} runs.\n"
+    return f"{table(header, lines)}\n{words}"
 
 
 # The rule that chooses
