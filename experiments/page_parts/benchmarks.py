@@ -26,7 +26,7 @@ def _means(figures: Figures, title: str, whats: Iterable[str]) -> list[str]:
 
 def small_tables() -> str:
     figures = figures_of("small_tables")
-    whats = ("worst table", "max cell", "query max", "query mean")
+    whats = ("worst table", "query mean")
     lines = [
         [title, *_cells(figures, title, ("one-way L1", "L1")), *_means(figures, title, whats)]
         for title in _titles(figures)
@@ -77,24 +77,20 @@ def wide() -> str:
             [
                 WIDE.get(data, data),
                 attributes,
-                f"{int(figures[title, 'mean error'].runs)}",
                 *_cells(figures, title, ("mean error", "largest error")),
                 ratios,
                 f"{figures[title, 'truth within its bar'].mean:.0%}",
                 f"{figures[title, 'processor seconds of all cores'].mean:.0f} s",
-                f"{figures[title, 'GB of the process, the table included'].mean:.1f}",
             ]
         )
     header = (
         "table",
         "attributes",
-        "seeds",
         "mean error",
         "largest",
         "held-out 1-, 2-, 3-way, over the workload's",
         "within their 95% bars",
         "processor time",
-        "GB",
     )
     return table(header, lines)
 

@@ -7,7 +7,6 @@ from collections.abc import Callable, Iterable
 from experiments import choosing, foreign_page
 from experiments import dualquery_figure_2 as figure_2
 from experiments import dualquery_figure_4 as figure_4
-from experiments import dualquery_figure_5 as figure_5
 from experiments.harness import Rows, distinct, listed, times, where
 from experiments.page_parts.files import TABLES, error, figures_of, plain, rows_of, table
 from experiments.spread import Samples, samples_by
@@ -90,92 +89,6 @@ def against_the_paper() -> str:
     )
     simpler = f"Independent noise is clearly better than DualQuery by Theorem 4.3 on {', '.join(beaten)}.\n"
     return table(header, lines) + (f"\n{simpler}" if beaten else "")
-
-
-def papers_numbers() -> str:
-    """What the papers print in words or numbers, and the same here."""
-    return table(("figure", "the paper", "here"), [*_dual_query_numbers(), *_mwem_numbers()])
-
-
-def _dual_query_numbers() -> Iterable[list[str]]:
-    third, fourth = rows_of("dualquery_figure_3"), rows_of("dualquery_figure_4")
-    most = samples_by(third, ("queries",), "max_error")
-    few, many = min(most), max(most)
-    yield [
-        "DualQuery 3, zeros table, mean error",
-        "0.11",
-        f"{samples_by(third, (), 'zeros_mean_error')[()].mean:.3f}",
-    ]
-    yield ["DualQuery 3, mean error", "below 0.01", error(samples_by(third, (), "mean_error")[()])]
-    yield [
-        f"DualQuery 3, max error, {few[0]:,} and {many[0]:,} queries",
-        "mostly stable",
-        f"{error(most[few])}; {error(most[many])}",
-    ]
-    yield [
-        "DualQuery 3, ε of its parameters by Theorem 4.3, and without its factor 2",
-        "1",
-        f"{third[0]['epsilon_theorem_4_3']:.2f}; {third[0]['epsilon_theorem_4_3_added']:.2f}",
-    ]
-    mean = samples_by(fourth, ("method", "attributes"), "mean_error")
-    widths = distinct(fourth, "attributes")
-    yield [
-        f"DualQuery 4, mean error from {widths[0]:,} to {widths[-1]:,} attributes",
-        "about 0.08 (its number of records is not printed)",
-        f"{plain(mean[figure_4.PAPERS, widths[0]].mean)} to {plain(mean[figure_4.PAPERS, widths[-1]].mean)}",
-    ]
-    zeros, uniform = (
-        samples_by(where(fourth, method=name), (), "mean_error")[()]
-        for name in (figure_4.ZEROS, figure_4.UNIFORM)
-    )
-    yield ["DualQuery 4, zeros table, mean error", "0.21875", f"{zeros.mean:.5f}"]
-    yield ["DualQuery 4, uniform table, mean error", "about 0.11", f"{uniform.mean:.3f}"]
-    fifth = samples_by(rows_of("dualquery_figure_5"), ("line", "epsilon"), "mean_error")
-    yield [
-        "DualQuery 5, ε = 1, mean error: DualQuery; MWEM with T = 15 to the letter; MWEM with repeated updates",
-        "MWEM is the better",
-        "; ".join(error(fifth[line, 1]) for line in (figure_5.THEIRS, figure_5.LETTER, figure_5.REPEATED)),
-    ]
-
-
-def _mwem_numbers() -> Iterable[list[str]]:
-    second = where(rows_of("mwem_figure_2"), accounting="pure")
-    squared = samples_by(second, ("data", "epsilon"), "squared_error")
-    bound = samples_by(second, ("data", "epsilon"), "svd_bound")
-    above = [
-        f"{name} at {epsilon:g}"
-        for (name, epsilon), error_ in squared.items()
-        if bound[name, epsilon].mean < error_.mean
-    ]
-    yield [
-        "MWEM 2, where the error is above the SVD bound (name at ε)",
-        "below it, less so as ε grows",
-        ", ".join(above) or "nowhere",
-    ]
-    third = rows_of("mwem_figure_3")
-    for name in distinct(third, "data"):
-        entropy = {
-            (row["method"], row["epsilon"]): row["relative_entropy"] for row in where(third, data=name)
-        }
-        exact = entropy["all 3-way tables, exactly", 1]
-        yield [
-            f"MWEM 3, {name}, ε = 1, relative entropy; without privacy",
-            "approaches",
-            f"{plain(entropy['MWEM', 1])}; {plain(exact)}",
-        ]
-    fifth = rows_of("mwem_figure_5")
-    ours, theirs, guess = (
-        samples_by(fifth, ("epsilon",), column)
-        for column in ("mwem_average", "laplace_average", "uniform_average")
-    )
-    yield [
-        "MWEM 5, ε = 0.1, 1, average error in records; independent noise; the uniform guess",
-        "a quarter of Ding et al., who are not here",
-        "; ".join(
-            ", ".join(f"{sample[epsilon,].mean:,.0f}" for epsilon in (0.1, 1))
-            for sample in (ours, theirs, guess)
-        ),
-    ]
 
 
 def wide() -> str:
@@ -319,9 +232,8 @@ def unheard() -> str:
         answered = {(row["data"], row["tables"]) for row in where(mine, outcome="done")}
         asked = {(row["data"], row["tables"]) for row in mine}
         if asked - answered:
-            places = ", ".join(f"{TABLES[data]} {tables}" for data, tables in sorted(asked - answered))
-            told.append(f"{method} ({places})")
-    return f"Of dpsynth no answer is here from {'; '.join(told)}." if told else ""
+            told.append(f"{method} at {len(asked - answered)} of {len(asked)} tables")
+    return f"Of dpsynth no answer is here from {', '.join(told)}." if told else ""
 
 
 def strongest_peer() -> str:
@@ -405,7 +317,6 @@ def times_taken() -> str:
 PARTS: dict[str, Callable[[], str]] = {
     "how good": readme,
     "against the paper": against_the_paper,
-    "the papers numbers": papers_numbers,
     "wide tables": wide,
     "the rule": rule,
     "bars": bars,

@@ -107,42 +107,46 @@ def _runs(rows: Rows) -> str:
 
 
 def projection() -> str:
-    """What the peers' page says of us."""
-    rows = where(rows_of("peers"), peer="dualquery", outcome="done")
-    keys = {(row["data"], row["tables"], row["epsilon"]) for row in rows if " rows" not in row["data"]}
-    lines = []
-    for key in sorted(keys, key=lambda key: (list(TABLES).index(key[0]), key[1:])):
-        mine = where(rows, data=key[0], tables=key[1], epsilon=key[2])
-        columns = ("l1", "worst_table", "max_cell", "processor_seconds")
-        l1, worst, cell, seconds = (samples_by(mine, (), column)[()] for column in columns)
-        lines.append(
-            [
-                TABLES[key[0]],
-                key[1],
-                f"{key[2]:g}",
-                error(l1),
-                plain(worst.mean),
-                plain(cell.mean),
-                f"{seconds.mean:.0f} s",
-            ]
-        )
-    header = ("data", "tables", "ε", "L1", "worst table", "max cell", "processor time")
-    return table(header, lines)
+    """What the peers' page says of us; largest cells and times stand there."""
+    rows = [
+        row
+        for row in where(rows_of("peers"), peer="dualquery", outcome="done")
+        if " rows" not in str(row["data"])
+    ]
+    budgets = sorted(distinct(rows, "epsilon"))
+    l1, worst = (samples_by(rows, ("data", "tables", "epsilon"), column) for column in ("l1", "worst_table"))
+    keys = sorted({key[:2] for key in l1}, key=lambda key: (list(TABLES).index(key[0]), key[1]))
+    lines = [
+        [
+            f"{TABLES[data]}, {tables}",
+            *(
+                f"{error(l1[data, tables, each])}; {plain(worst[data, tables, each].mean)}"
+                if (data, tables, each) in l1
+                else ""
+                for each in budgets
+            ),
+        ]
+        for data, tables in keys
+    ]
+    return table(("L1; of the worst table", *(f"ε = {each:g}" for each in budgets)), lines)
 
 
 def pure() -> str:
-    """Projection beside MWEM where noise is that of Laplace."""
+    """Projection beside MWEM where noise is that of Laplace: mean errors."""
     rows = [row for row in rows_of("choosing") if str(row["case"]).endswith(", pure")]
     mean = samples_by(rows, ("case", "mechanism", "epsilon"), "mean_error")
-    lines = []
-    for case in distinct(rows, "case"):
-        for epsilon in distinct(where(rows, case=case), "epsilon"):
-            found = (error(mean[case, name, epsilon]) for name in ("mwem", "projection"))
-            lines.append([str(case).removesuffix(", pure"), f"{epsilon:g}", *found])
-    fifth = samples_by(rows_of("dualquery_figure_5"), ("line", "epsilon"), "mean_error")
-    found = (error(fifth[line, 1]) for line in (figure_5.MWEM_OURS, figure_5.PROJECTED))
-    lines.append(["17 bits of Adult, 10,000 random 3-way", "1", *found])
-    return table(("table", "ε", "MWEM, mean error", "projection"), lines)
+    budgets = sorted(distinct(rows, "epsilon"))
+    lines = [
+        [
+            str(case).removesuffix(", pure"),
+            *(
+                " / ".join(plain(mean[case, name, each].mean) for name in ("mwem", "projection"))
+                for each in budgets
+            ),
+        ]
+        for case in distinct(rows, "case")
+    ]
+    return table(("mean error of MWEM / of projection", *(f"ε = {each:g}" for each in budgets)), lines)
 
 
 # DualQuery

@@ -8,8 +8,6 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Mapping
 
 from experiments import choosing, cuts, disjunctions, distances, mirror, online, sparse
-from experiments import dualquery_figure_2 as figure_2
-from experiments import dualquery_figure_5 as figure_5
 from experiments.harness import Rows, distinct, times, where
 from experiments.page_parts.files import error, plain, rows_of, table
 from experiments.special_cases import EPSILON
@@ -212,9 +210,6 @@ def evidence_of_the_rule() -> str:
     lines = [
         *_projection_beside(gaussian, "Gaussian noise can be paid for"),
         *_projection_beside(pure, "Pure ε"),
-        *_few_records(pure),
-        *_baskets(),
-        *_mwem_beside_dual_query(),
     ]
     return "".join(f"- {each}\n" for each in lines)
 
@@ -240,56 +235,6 @@ def _projection_beside(rows: Rows, title: str) -> Iterable[str]:
     if told:
         said = "; ".join(told)
         yield f"**{title}.** The mean error of projection is {said}. Runs of a point: {many(mean.values())}."
-
-
-def _few_records(rows: Rows) -> Iterable[str]:
-    """The table that is small enough for the rule to take MWEM, at every ε."""
-    mine = [row for row in rows if row["case"].startswith("Czech workers")]
-    mean = samples_by(mine, ("epsilon", "mechanism"), "mean_error")
-    picks = {row["epsilon"]: row["chosen"] for row in mine}
-    told = [
-        f"at ε = {epsilon:g} MWEM {error(mean[epsilon, choosing.MWEM])}, projection "
-        f"{error(mean[epsilon, choosing.PROJECTION])}, and the rule picks {picked}"
-        for epsilon, picked in sorted(picks.items())
-        if all((epsilon, mechanism) in mean for mechanism in (choosing.MWEM, choosing.PROJECTION))
-    ]
-    if told:
-        said, runs = "; ".join(told), many(mean.values())
-        yield f"**Pure ε, few records.** On the Czech workers the mean errors are: {said}. Runs of a point: {runs}."
-
-
-def _baskets() -> Iterable[str]:
-    """Kosarak's random queries, of which most are about items that hardly anybody has."""
-    rows = where(rows_of("dualquery_figure_2"), data="kosarak", epsilon=1)
-    mean = samples_by(rows, ("method",), "mean_error")
-    if (figure_2.PROJECTED,) in mean:
-        projected, own, zeros = (
-            mean[name,] for name in (figure_2.PROJECTED, figure_2.PLANNED, figure_2.ZEROS)
-        )
-        yield (
-            f"**Wide baskets.** Kosarak, {_queries(rows)} random 3-way queries, ε = 1, δ = 10⁻³: the mean error of "
-            f"projection is {error(projected)}, of DualQuery by our accounting and parameters {error(own)}, of a "
-            f"table of zeros {error(zeros)}. Runs: {many([projected, own])}."
-        )
-
-
-def _mwem_beside_dual_query() -> Iterable[str]:
-    """Nobody measured the two under Theorem 4.3: Figure 5 has them under pure ε."""
-    mean = samples_by(rows_of("dualquery_figure_5"), ("line", "epsilon"), "mean_error")
-    both = [
-        (mean[figure_5.MWEM_OURS, epsilon], sample)
-        for (line, epsilon), sample in mean.items()
-        if line == figure_5.OURS and (figure_5.MWEM_OURS, epsilon) in mean
-    ]
-    if both:
-        ratios = [other.mean / mine.mean for mine, other in both]
-        lower = sum(mine.clearly_below(other) for mine, other in both)
-        runs = many(sample for pair in both for sample in pair)
-        yield (
-            f"**MWEM beside DualQuery.** {figure_5.WIDTH} binary attributes of Adult, 10,000 queries, *pure ε* from "
-            f"1 to 5 (not Theorem 4.3): DualQuery has {min(ratios):.1f} to {max(ratios):.1f} times the mean error of "
-            f"MWEM, which is clearly lower at {lower} of {len(both)} points. Runs of a point: {runs}."
-        )
 
 
 # Questions one at a time
