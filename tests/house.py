@@ -1,4 +1,4 @@
-"""What tests are furnished with: budgets, ledgers and curators, made in one place."""
+"""What tests are furnished with: budgets, ledgers, curators and a database, made in one place."""
 
 from __future__ import annotations
 
@@ -11,7 +11,62 @@ from dualquery.privacy.curator import Curator
 from dualquery.privacy.ledger import Ledger
 from dualquery.privacy.neighbours import Neighbours
 from dualquery.randomness import SeededEntropy
+from dualquery.table.database import Database
 from dualquery.table.records import Records
+from dualquery.table.schema import parse_schema
+
+# A database: households with their persons and their cars.
+HOUSEHOLDS = """
+[about]
+dataset = "a toy"
+
+[database]
+protect = "household"
+
+[[table]]
+name = "household"
+key = "hh"
+[[table.attribute]]
+name = "region"
+values = ["East", "West"]
+[[table.attribute]]
+name = "kind"
+values = ["a", "b", "c"]
+
+[[table]]
+name = "person"
+parent = "household"
+link = "home"
+at_most = 3
+at_least = 1
+key = "pid"
+[[table.attribute]]
+name = "age"
+edges = [0, 18, 65, 120]
+integer = true
+[[table.attribute]]
+name = "sex"
+values = ["f", "m"]
+[[table.attribute]]
+name = "kind"
+values = ["x", "y"]
+unknown = "y"
+
+[[table]]
+name = "car"
+parent = "household"
+at_most = 20
+[[table.attribute]]
+name = "fuel"
+values = ["petrol", "power"]
+"""
+
+
+def database_in(text: str = HOUSEHOLDS) -> Database:
+    """The database that a schema describes."""
+    domain = parse_schema(text, origin="the schema").domain
+    assert isinstance(domain, Database)
+    return domain
 
 
 def budget(

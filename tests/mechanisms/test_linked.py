@@ -72,6 +72,21 @@ def test_all_is_charged_before_and_spent(neighbours: Neighbours) -> None:
     assert released.rows == 50
 
 
+@pytest.mark.parametrize(
+    ("units", "fitted", "again"), [(30, 4_000, 2_000), (6_000, 12_000, 6_000), (300_000, 300_000, 10_000)]
+)
+def test_as_many_units_are_fitted_as_the_public_number_of_them_asks_for(
+    units: int, fitted: int, again: int
+) -> None:
+    domain = town()
+    budget = Budget(1.0, 1e-6, Neighbours.ADD_REMOVE, Accounting.GAUSSIAN)
+    workload = Workload(domain, (Tables(domain, ((0,),)),), "one table")
+    planned = LINKED.plan_for(Task(workload, units, budget), {})
+    assert planned.parameters.synthetic_rows == fitted
+    assert LINKED.replica is not None
+    assert LINKED.replica(planned).parameters.synthetic_rows == again
+
+
 def test_units_answer_what_was_measured() -> None:
     """With next to no noise rows, pairs of rows and numbers of rows are what they were; with much they are not."""
     units = random_units(town(), 2000, np.random.default_rng(1), alike=0.9)

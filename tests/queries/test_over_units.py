@@ -13,60 +13,23 @@ from dualquery.queries.families import from_spec, from_texts
 from dualquery.queries.group import Group
 from dualquery.queries.language.units import groups_of, rows_groups_of
 from dualquery.queries.over_units import OverUnits
-from dualquery.table.database import Database
-from dualquery.table.schema import parse_schema
 from dualquery.table.units import Units, units_of
+from tests.house import HOUSEHOLDS, database_in
 
-SCHEMA = """
-[database]
-protect = "household"
-[[table]]
-name = "household"
-key = "hh"
-[[table.attribute]]
-name = "region"
-values = ["East", "West"]
-[[table.attribute]]
-name = "kind"
-values = ["a", "b", "c"]
-[[table]]
-name = "person"
-parent = "household"
-at_most = 3
-[[table.attribute]]
-name = "age"
-edges = [0, 18, 65, 120]
-integer = true
-[[table.attribute]]
-name = "sex"
-values = ["f", "m"]
-[[table.attribute]]
-name = "kind"
-values = ["x", "y"]
-[[table]]
-name = "visit"
-parent = "household"
-at_most = 20
-[[table.attribute]]
-name = "ward"
-values = ["A", "B"]
-"""
-domain = parse_schema(SCHEMA, origin="schema").domain
-assert isinstance(domain, Database)
-DOMAIN = domain
+DOMAIN = database_in(HOUSEHOLDS.replace("at_least = 1", "at_least = 0"))
 Person = tuple[int, int, int]
-Unit = tuple[int, int, tuple[Person, ...], tuple[int, ...]]  # region, kind, persons (age, sex, kind), wards
+Unit = tuple[int, int, tuple[Person, ...], tuple[int, ...]]  # region, kind, persons (age, sex, kind), fuels
 
 
 def units(listed: list[Unit]) -> Units:
     persons = [p for unit in listed for p in unit[2]]
-    wards = [[w] for unit in listed for w in unit[3]]
+    fuels = [[w] for unit in listed for w in unit[3]]
     return units_of(
         DOMAIN,
         np.array([unit[:2] for unit in listed], np.int64).reshape(-1, 2),
         [
             (np.array([len(u[2]) for u in listed]), np.array(persons, np.int64).reshape(-1, 3)),
-            (np.array([len(u[3]) for u in listed]), np.array(wards, np.int64).reshape(-1, 1)),
+            (np.array([len(u[3]) for u in listed]), np.array(fuels, np.int64).reshape(-1, 1)),
         ],
     )
 
@@ -78,8 +41,8 @@ def some(number: int, seed: int = 1) -> list[Unit]:
         persons = tuple(
             (int(rng.integers(3)), int(rng.integers(2)), int(rng.integers(2))) for _ in range(rng.integers(4))
         )
-        wards = tuple(int(rng.integers(2)) for _ in range(rng.integers(20)))
-        out.append((int(rng.integers(2)), int(rng.integers(3)), persons, wards))
+        fuels = tuple(int(rng.integers(2)) for _ in range(rng.integers(20)))
+        out.append((int(rng.integers(2)), int(rng.integers(3)), persons, fuels))
     return out
 
 
@@ -107,8 +70,8 @@ QUESTIONS: dict[str, tuple[str, Callable[[Unit], bool]]] = {
         lambda u: sum(p[1] == 0 for p in u[2]) in (0, 2),
     ),
     "count(person) >= 2": ("person >= 2", lambda u: len(u[2]) >= 2),
-    "count(visit) = 6": ("count(visit) = 6", lambda u: len(u[3]) == 6),
-    "visit >= 5": ("visit >= 5", lambda u: len(u[3]) >= 5),
+    "count(car) = 6": ("count(car) = 6", lambda u: len(u[3]) == 6),
+    "car >= 5": ("car >= 5", lambda u: len(u[3]) >= 5),
     "any(person.age >= 65 & sex = f)": (
         "any(person.age >= 65 & person.sex = f)",
         lambda u: any(p[0] == 2 and p[1] == 0 for p in u[2]),
@@ -121,12 +84,12 @@ QUESTIONS: dict[str, tuple[str, Callable[[Unit], bool]]] = {
         "any(household.kind = b & person.kind = x)",
         lambda u: u[1] == 1 and any(p[2] == 0 for p in u[2]),
     ),
-    "any(age < 18 & region = East & visit < 5)": (
-        "any(region = East & visit < 5 & person.age < 18)",
+    "any(age < 18 & region = East & car < 5)": (
+        "any(region = East & car < 5 & person.age < 18)",
         lambda u: u[0] == 0 and len(u[3]) < 5 and any(p[0] == 0 for p in u[2]),
     ),
-    "any(sex = f) & any(sex = m) & !any(ward = B)": (
-        "any(person.sex = f) & any(person.sex = m) & all(visit.ward = A)",
+    "any(sex = f) & any(sex = m) & !any(fuel = power)": (
+        "all(car.fuel = petrol) & any(person.sex = f) & any(person.sex = m)",
         lambda u: {p[1] for p in u[2]} == {0, 1} and 1 not in u[3],
     ),
     "any(sex = f) | household.region = West": (
@@ -204,16 +167,16 @@ REFUSED = {
     "person.age >= 65": "any(person.age …), all(person.age …) or count(person where age …)",
     "age >= 65 & region = West": "any(person.age …), all(person.age …) or count(person where age …)",
     "any(region = West)": "name its attributes with the table before them, like person.age",
-    "any(person.sex = f & visit.ward = A)": "asks about the rows of one table",
+    "any(person.sex = f & car.fuel = petrol)": "asks about the rows of one table",
     "any(kind = x)": "write person.kind or household.kind: both have 'kind'",
     "any(person.income >= 3)": "name its attributes with the table before them",
     "any(person.sex in {f, m})": "holds for every row of 'person'",
     "any(person.sex = f & person.sex = m)": "no row of 'person' can satisfy this",
     "any(any(person.sex = f))": "asks about a whole household, not about one row",
-    "count(car) >= 1": "count(…) counts rows of person or visit",
+    "count(bike) >= 1": "count(…) counts rows of person or car",
     "count(person where sex = f)": "expected a comparison",
     "count(person where sex = f) >= 4": "no record can satisfy this query",
-    "count(visit) >= 0": "this query holds for every record",
+    "count(car) >= 0": "this query holds for every record",
     "any(person.sex = f": "expected ')'",
     "any(person.sex = f) | region = West & any(person.sex = m)": "neither a product of conditions",
     "any person.sex = f": "unknown attribute 'any'",
@@ -252,8 +215,7 @@ values = ["0", "1", "2"]
 
 def every_unit() -> Units:
     """All units of a small toy."""
-    small = parse_schema(SMALL, origin="schema").domain
-    assert isinstance(small, Database)
+    small = database_in(SMALL)
     kinds = list(product(range(2), range(3)))
     listed = [
         (r, rows) for r in range(2) for m in range(4) for rows in combinations_with_replacement(kinds, m)

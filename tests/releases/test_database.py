@@ -38,6 +38,7 @@ from dualquery.mechanisms.mechanism import Mechanism, hidden
 from dualquery.mechanisms.wishes import MECHANISMS, NoWishes
 from dualquery.privacy.noise import Gaussian, Noise
 from dualquery.queries.derived import number_of_records
+from dualquery.queries.families import from_texts
 from dualquery.registry import KINDS
 from dualquery.table.database import Database
 from dualquery.table.schema import parse_schema
@@ -194,6 +195,31 @@ def test_a_bare_attribute_of_a_child_is_refused_with_what_to_write(tables: dict[
         made.answer("age >= 65", of="car")
     with pytest.raises(QueryError, match="asks about a whole household"):
         made.answer("any(person.age >= 65)", of="person")
+
+
+def test_what_a_public_table_says_is_asked_and_released(
+    tables: dict[str, pd.DataFrame], tmp_path: Path
+) -> None:
+    text = example.DATABASE_SCHEMA.replace('key = "hh"', 'key = "hh"\nlookup = { place = "region" }', 1)
+    text += '[[table]]\nname = "place"\npublic = true\nkey = "region"\n'
+    text += '[[table.attribute]]\nname = "climate"\nvalues = ["mild", "harsh"]\n'
+    place = pd.DataFrame(
+        {"region": ["North", "East", "South", "West", "Coast"], "climate": ["harsh", "harsh", *["mild"] * 3]}
+    )
+    schema = parse_schema(text, origin="schema")
+    units = dualquery.encode({**tables, "place": place}, schema)
+    (climate,) = from_texts(units.domain, ["climate = harsh"]).groups
+    assert climate.counts(units)[0] == tables["household"].region.isin(["North", "East"]).sum()
+    made = dualquery.release(
+        {**tables, "place": place}, schema=schema, workload="marginals:2", budget=BUDGET, seed=3, check=0.0
+    )
+    assert list(made.tables) == ["household", "person"]
+    assert list(made.tables["household"]) == ["hh", "region", "housing", "climate"]
+    made.save(tmp_path / "released")
+    dualquery.verify(tmp_path / "released")
+    again = Release.load(tmp_path / "released")
+    asked = "climate = mild & any(person.age >= 65)"
+    assert str(again.answer(asked)) == str(made.answer(asked))
 
 
 def test_a_release_of_one_table_has_no_tables(records: Any) -> None:

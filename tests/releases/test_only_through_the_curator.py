@@ -24,6 +24,7 @@ from dualquery.privacy.ledger import Ledger
 from dualquery.randomness import Entropy
 from dualquery.releases import certificate
 from dualquery.table.schema import read_schema
+from tests.house import HOUSEHOLDS
 
 SCHEMA = """
 [table]
@@ -47,29 +48,6 @@ clamp = true
 name = "pay"
 edges = [0, 1, 50, 500, 5000]
 clamp = true
-"""
-DATABASE = """
-[database]
-protect = "household"
-
-[[table]]
-name = "household"
-key = "hh"
-[[table.attribute]]
-name = "region"
-values = ["e", "w", "n"]
-
-[[table]]
-name = "person"
-parent = "household"
-link = "hh"
-at_most = 4
-[[table.attribute]]
-name = "sex"
-values = ["f", "m"]
-[[table.attribute]]
-name = "age"
-edges = [0, 18, 40, 65, 100]
 """
 ACCEPTED = (
     '[[criterion]]\ntables = 2\nmean = 0.3\n\n[[criterion]]\nmean_of = "age"\nby = ["sex"]\nerror = 30\n'
@@ -95,14 +73,16 @@ def write_database(folder: Path, seed: int, number: int, share: float) -> None:
     """Households with a region that nobody knows or too many persons, and persons without a household."""
     rng = np.random.default_rng(seed)
     folder.mkdir()
-    homes, persons = ["hh,region"], ["hh,sex,age"]
+    homes, persons, cars = ["hh,region,kind"], ["home,age,sex,kind"], ["hh,fuel"]
     for home in range(number):
-        homes.append(f"{home},{'ewnx'[int(rng.random() < share) + 2 * int(rng.random() < 0.1)]}")
+        region = ("East", "West", "?")[int(rng.random() < share) + int(rng.random() < 0.1)]
+        homes.append(f"{home},{region},{'abc'[int(rng.integers(3))]}")
+        cars += [f"{home},petrol"] * int(rng.random() < share)
         for _ in range(int(rng.integers(0, 2 + int(6 * share)))):
             key = home if rng.random() < 0.95 else "nobody"
-            persons.append(f"{key},{'fm'[int(rng.random() < share)]},{int(rng.integers(110))}")
-    (folder / "household.csv").write_text("\n".join(homes) + "\n", encoding="utf-8")
-    (folder / "person.csv").write_text("\n".join(persons) + "\n", encoding="utf-8")
+            persons.append(f"{key},{int(rng.integers(110))},{'fm'[int(rng.random() < share)]},x")
+    for name, lines in (("household", homes), ("person", persons), ("car", cars)):
+        (folder / f"{name}.csv").write_text("\n".join(lines) + "\n", encoding="utf-8")
 
 
 @pytest.fixture(scope="module")
@@ -119,7 +99,7 @@ def room(tmp_path_factory: pytest.TempPathFactory) -> Path:
     (folder / "totals.csv").write_text("sex,people\nf,700\nm,800\n")
     for name, seed, number, share in (("decoys", 0, 300, 0.5), ("homes", 1, 300, 0.9), ("more", 2, 900, 0.2)):
         write_database(folder / name, seed, number, share)
-    (folder / "database.toml").write_text(DATABASE)
+    (folder / "database.toml").write_text(HOUSEHOLDS)
     (folder / "schema.toml").write_text(SCHEMA.replace("UNIT", ""))
     (folder / "persons.toml").write_text(SCHEMA.replace("UNIT", 'unit = "who"'))
     (folder / "accept.toml").write_text(ACCEPTED)

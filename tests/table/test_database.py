@@ -8,75 +8,33 @@ import pytest
 from dualquery.errors import DataError, SchemaError
 from dualquery.queries.group import Digest
 from dualquery.table.columns import Categorical
-from dualquery.table.database import Database, Linked
+from dualquery.table.database import Linked
 from dualquery.table.records import Records
 from dualquery.table.schema import Schema, parse_schema, schema_text
 from dualquery.table.units import Units, units_of
-
-WHOLE = """
-[about]
-dataset = "a toy"
-
-[database]
-protect = "household"
-
-[[table]]
-name = "household"
-key = "hh"
-[[table.attribute]]
-name = "region"
-values = ["East", "West"]
-
-[[table]]
-name = "person"
-parent = "household"
-link = "home"
-at_most = 3
-at_least = 1
-key = "pid"
-[[table.attribute]]
-name = "age"
-low = 0
-high = 100
-bins = 4
-[[table.attribute]]
-name = "sex"
-values = ["f", "m"]
-
-[[table]]
-name = "car"
-parent = "household"
-at_most = 20
-[[table.attribute]]
-name = "fuel"
-values = ["petrol", "power"]
-"""
-
-
-def whole() -> Database:
-    domain = parse_schema(WHOLE, origin="schema").domain
-    assert isinstance(domain, Database)
-    return domain
+from tests.house import HOUSEHOLDS, database_in
 
 
 def test_a_database_is_the_domain_of_its_units() -> None:
-    domain = whole()
-    assert list(domain.names()) == ["region", "person", "car"]
-    assert domain.labels(1) == ("1", "2", "3")
+    domain = database_in()
+    assert list(domain.names()) == ["region", "kind", "person", "car"]
+    assert domain.labels(2) == ("1", "2", "3")
     assert [domain.child(name).link for name in ("person", "car")] == ["home", "hh"]
     assert list(domain.view_domain("person").names()) == [
         "region",
+        "household.kind",
         "person",
         "car",
         "person.age",
         "person.sex",
+        "person.kind",
     ]
-    assert list(domain.pair_domain("car").names())[3:] == ["car.fuel", "other car.fuel"]
+    assert list(domain.pair_domain("car").names())[4:] == ["car.fuel", "other car.fuel"]
 
 
 def test_a_schema_comes_back_as_it_was_written() -> None:
-    schema = parse_schema(WHOLE, origin="schema")
-    for written in (WHOLE, WHOLE.replace("protect", "encoding = 'latin-1'\nprotect", 1)):
+    schema = parse_schema(HOUSEHOLDS, origin="schema")
+    for written in (HOUSEHOLDS, HOUSEHOLDS.replace("protect", "encoding = 'latin-1'\nprotect", 1)):
         schema = parse_schema(written, origin="schema")
         assert parse_schema(schema_text(schema), origin="schema") == schema
 
@@ -102,8 +60,8 @@ def test_databases_that_differ_in_a_child_are_asked_different_things() -> None:
         found.add_domain(parse_schema(text, origin="schema").domain)
         return found.hexdigest()
 
-    assert digest(WHOLE) == digest(WHOLE.replace('"a toy"', '"another"'))
-    assert digest(WHOLE) != digest(WHOLE.replace('"petrol"', '"gas"'))
+    assert digest(HOUSEHOLDS) == digest(HOUSEHOLDS.replace('"a toy"', '"another"'))
+    assert digest(HOUSEHOLDS) != digest(HOUSEHOLDS.replace('"petrol"', '"gas"'))
 
 
 FAULTS = {
@@ -161,18 +119,80 @@ FAULTS = {
 }  # fmt: skip
 
 
+PUBLIC = (
+    HOUSEHOLDS.replace('key = "pid"', 'key = "pid"\nlookup = { job = "work", school = "age" }')
+    + """
+[[table]]
+name = "job"
+public = true
+key = "code"
+[[table.attribute]]
+name = "skill"
+values = ["high", "low"]
+
+[[table]]
+name = "school"
+public = true
+key = "age"
+[[table.attribute]]
+name = "grade"
+low = 0
+high = 10
+bins = 5
+"""
+)
+PUBLIC_FAULTS = {
+    "nobody looks": ('job = "work", ', "", "no table looks up 'job', which is public"),
+    "not public": ('name = "job"\npublic = true', 'name = "job"\npublic = false', "looks up 'job', and no [[table]]"),
+    "unknown": ('job = "work"', 'jobs = "work"', "looks up 'jobs', and no [[table]] of that name is public"),
+    "no column": ('job = "work"', "job = 3", "each with the column that has its key"),
+    "a list": ('lookup = { job = "work", school = "age" }', 'lookup = ["job"]', "'lookup' names public tables"),
+    "no key": ('key = "code"', "", "table 'job' needs 'key'"),
+    "no attribute": ('[[table.attribute]]\nname = "skill"\nvalues = ["high", "low"]', "", "'job' has no attribute"),
+    "a parent": ('key = "code"', 'key = "code"\nparent = "household"', "has a key 'parent' that means nothing here"),
+    "protected": ('protect = "household"', 'protect = "job"', "'job' is public, so that there is nothing to protect"),
+    "twice": ('name = "school"\npublic', 'name = "job"\npublic', "two tables are named 'job'"),
+    "twice, private": ('name = "car"', 'name = "job"', "two tables are named 'job'"),
+    "a child of it": ('name = "car"\nparent = "household"', 'name = "car"\nparent = "job"', "'job', its parent"),
+    "an attribute twice": ('name = "skill"', 'name = "sex"', "table 'person': attribute 'sex' stands twice"),
+    "a word": ("public = true\nkey = \"code\"", "public = 'yes'\nkey = \"code\"", "'public' must be true or false"),
+}  # fmt: skip
+
+
+def test_public_tables_come_back_as_they_were_written() -> None:
+    schema = parse_schema(PUBLIC, origin="schema")
+    assert parse_schema(schema_text(schema), origin="schema") == schema
+    database = database_in(PUBLIC)
+    assert [each.name for each in database.tables] == ["household", "person", "car"]
+    assert [(each.name, each.key, each.link) for each in database.child("person").lookups] == [
+        ("job", "code", "work"),
+        ("school", "age", "age"),
+    ]
+    assert [column.name for column in database.child("person").own] == ["age", "sex", "kind"]
+
+
+@pytest.mark.parametrize("fault", PUBLIC_FAULTS)
+def test_a_fault_of_a_public_table_is_one_sentence(fault: str) -> None:
+    right, wrong, said = PUBLIC_FAULTS[fault]
+    assert PUBLIC.count(right) == 1, "the fault is made in one place"
+    with pytest.raises(SchemaError) as refused:
+        parse_schema(PUBLIC.replace(right, wrong), origin="the schema")
+    assert said in str(refused.value)
+    assert "\n" not in str(refused.value)
+
+
 @pytest.mark.parametrize("fault", FAULTS)
 def test_a_fault_of_a_schema_is_one_sentence(fault: str) -> None:
     right, wrong, said = FAULTS[fault]
-    assert WHOLE.count(right) == 1, "the fault is made in one place"
+    assert HOUSEHOLDS.count(right) == 1, "the fault is made in one place"
     with pytest.raises(SchemaError) as refused:
-        parse_schema(WHOLE.replace(right, wrong), origin="the schema")
+        parse_schema(HOUSEHOLDS.replace(right, wrong), origin="the schema")
     assert said in str(refused.value)
     assert "\n" not in str(refused.value)
 
 
 def test_one_table_is_no_database() -> None:
-    alone = WHOLE[: WHOLE.index('[[table]]\nname = "person"')]
+    alone = HOUSEHOLDS[: HOUSEHOLDS.index('[[table]]\nname = "person"')]
     with pytest.raises(SchemaError, match="has one table"):
         parse_schema(alone, origin="the schema")
 
@@ -183,15 +203,18 @@ def test_a_unit_or_a_dropping_rule_beside_a_database_is_refused() -> None:
         {"drop_rows_containing": "?"},
     ):
         with pytest.raises(SchemaError):
-            Schema(whole(), **wrong)  # type: ignore[arg-type]
+            Schema(database_in(), **wrong)  # type: ignore[arg-type]
 
 
 def toy() -> Units:
     return units_of(
-        whole(),
-        np.array([[0], [1], [1]]),
+        database_in(),
+        np.array([[0, 0], [1, 2], [1, 1]]),
         [
-            (np.array([2, 1, 3]), np.array([[0, 0], [1, 1], [3, 0], [2, 1], [2, 0], [0, 1]])),
+            (
+                np.array([2, 1, 3]),
+                np.array([[0, 0, 0], [1, 1, 0], [1, 0, 1], [2, 1, 1], [2, 0, 0], [0, 1, 0]]),
+            ),
             (np.array([0, 1, 0]), np.array([[1]])),
         ],
     )
@@ -199,7 +222,7 @@ def toy() -> Units:
 
 def test_units_know_their_sizes() -> None:
     units = toy()
-    assert units.to_rows().tolist() == [[0, 1, 0], [1, 0, 1], [1, 2, 0]]
+    assert units.to_rows().tolist() == [[0, 0, 1, 0], [1, 2, 0, 1], [1, 1, 2, 0]]
     assert units.members[0].owner.tolist() == [0, 0, 1, 2, 2, 2]
     assert isinstance(units, Records)
 
@@ -207,7 +230,12 @@ def test_units_know_their_sizes() -> None:
 def test_taking_and_joining_units_keeps_their_rows() -> None:
     units = toy()
     some = units.take(np.array([2, 0]))
-    assert some.members[0].records.to_rows().tolist() == [[2, 1], [2, 0], [0, 1], [0, 0], [1, 1]]
+    assert some.members[0].records.take(np.arange(4)).to_rows().tolist() == [
+        [2, 1, 1],
+        [2, 0, 0],
+        [0, 1, 0],
+        [0, 0, 0],
+    ]
     assert some.members[1].sizes.tolist() == [0, 0]
     both = some.with_more(units.take(np.array([1])))
     assert both.members[0].owner.tolist() == [0, 0, 0, 1, 1, 2]
@@ -218,11 +246,11 @@ def test_taking_and_joining_units_keeps_their_rows() -> None:
 def test_units_beyond_the_schema_are_refused() -> None:
     with pytest.raises(DataError, match="fewer or more rows of table 'person'"):
         units_of(
-            whole(),
-            np.array([[0]]),
-            [(np.array([0]), np.empty((0, 2), np.int64)), (np.array([0]), np.empty((0, 1), np.int64))],
+            database_in(),
+            np.array([[0, 0]]),
+            [(np.array([0]), np.empty((0, 3), np.int64)), (np.array([0]), np.empty((0, 1), np.int64))],
         )
     units = toy()
-    wrong = (units.columns[0], units.columns[1][::-1], units.columns[2])
+    wrong = (*units.columns[:2], units.columns[2][::-1], units.columns[3])
     with pytest.raises(DataError, match="not what the units say"):
         Units(units.domain, units.rows, wrong, members=units.members)

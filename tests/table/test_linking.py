@@ -16,57 +16,24 @@ from hypothesis import given, settings
 from hypothesis import strategies as some
 
 from dualquery.errors import DataError
-from dualquery.table.database import Database
 from dualquery.table.encoding import encode
 from dualquery.table.linking import units_in
-from dualquery.table.schema import parse_schema
 from dualquery.table.units import Units
+from tests.house import HOUSEHOLDS, database_in
 
-SCHEMA = """
-[database]
-protect = "household"
-[[table]]
-name = "household"
-key = "hh"
-[[table.attribute]]
-name = "region"
-values = ["East", "West"]
-[[table]]
-name = "person"
-parent = "household"
-link = "home"
-at_most = 2
-at_least = 1
-[[table.attribute]]
-name = "sex"
-values = ["f", "m"]
-[[table.attribute]]
-name = "job"
-values = ["yes", "no", "other"]
-unknown = "other"
-[[table]]
-name = "car"
-parent = "household"
-at_most = 3
-[[table.attribute]]
-name = "fuel"
-values = ["petrol", "power"]
-"""
-domain = parse_schema(SCHEMA, origin="schema").domain
-assert isinstance(domain, Database)
-DOMAIN = domain
-HOUSEHOLDS = [("1", "East"), ("2", "West"), ("3", "East")]
-PERSONS = [("1", "f", "yes"), ("1", "m", "what?"), ("2", "f", "no"), ("3", "m", "no")]
+DOMAIN = database_in()
+HOMES = [("1", "East", "a"), ("2", "West", "b"), ("3", "East", "c")]
+PERSONS = [("1", 40, "f", "x"), ("1", 70, "m", "what?"), ("2", 17, "f", "y"), ("3", 30, "m", "y")]
 CARS = [("1", "power"), ("3", "petrol"), ("3", "petrol")]
 Row = Sequence[str | None]
 
 
 def frames(
-    households: Sequence[Row] = HOUSEHOLDS, persons: Sequence[Row] = PERSONS, cars: Sequence[Row] = CARS
+    households: Sequence[Row] = HOMES, persons: Sequence[Row] = PERSONS, cars: Sequence[Row] = CARS
 ) -> dict[str, pd.DataFrame]:
     return {
-        "household": pd.DataFrame(list(households), columns=["hh", "region"], dtype=object),
-        "person": pd.DataFrame(list(persons), columns=["home", "sex", "job"], dtype=object),
+        "household": pd.DataFrame(list(households), columns=["hh", "region", "kind"], dtype=object),
+        "person": pd.DataFrame(list(persons), columns=["home", "age", "sex", "kind"], dtype=object),
         "car": pd.DataFrame(list(cars), columns=["hh", "fuel"], dtype=object),
     }
 
@@ -88,9 +55,9 @@ def read(*tables: Sequence[Row]) -> Units:
 
 
 WHOLE = [
-    ((0, 1, 1), ((0, 0), (1, 2)), ((1,),)),
-    ((1, 0, 0), ((0, 1),), ()),
-    ((0, 0, 2), ((1, 1),), ((0,), (0,))),
+    ((0, 0, 1, 1), ((1, 0, 0), (2, 1, 1)), ((1,),)),
+    ((1, 1, 0, 0), ((0, 0, 1),), ()),
+    ((0, 2, 0, 2), ((1, 1, 1),), ((0,), (0,))),
 ]
 
 
@@ -138,33 +105,33 @@ def test_keys_of_other_types_are_the_same_keys() -> None:
 
 BAD: dict[str, tuple[list[Row], list[Row], list[Row], str, int]] = {
     "value of a household": (
-        [("9", "South")],
-        [("9", "f", "no")],
+        [("9", "South", "a")],
+        [("9", 20, "f", "y")],
         [],
         "rows of 'household' with a value that the schema does not have",
         1,
     ),
-    "empty value": ([], [("1", None, "no")], [], "rows of 'person' with a value that the schema does not have", 1),
+    "empty value": ([], [("1", 20, None, "y")], [], "rows of 'person' with a value that the schema does not have", 1),
     "value of a child": ([], [], [("1", "coal")], "rows of 'car' with a value that the schema does not have", 1),
-    "blank key": ([(" ", "East"), (None, "West")], [], [], "rows of 'household' with a blank key", 2),
-    "blank link": ([], [("", "f", "no")], [], "rows of 'person' with a blank key", 1),
+    "blank key": ([(" ", "East", "a"), (None, "West", "a")], [], [], "rows of 'household' with a blank key", 2),
+    "blank link": ([], [("", 20, "f", "y")], [], "rows of 'person' with a blank key", 1),
     "second parent": (
-        [("1", "West"), ("1.0", "East")],
+        [("1", "West", "a"), ("1.0", "East", "b")],
         [],
         [],
         "further rows of the protected table with the same key",
         2,
     ),
-    "orphans": ([], [("7", "f", "no"), ("8", "m", "no")], [], "rows of 'person' that hang on no row", 2),
-    "beyond at_most": ([], [], [("3", "power")] * 5, "rows of 'car' beyond 3 of one unit", 4),
-    "too few": ([("5", "East")], [], [("5", "power")], "units with fewer rows than 'at_least'", 1),
+    "orphans": ([], [("7", 20, "f", "y"), ("8", 20, "m", "y")], [], "rows of 'person' that hang on no row", 2),
+    "beyond at_most": ([], [], [("3", "power")] * 22, "rows of 'car' beyond 20 of one unit", 4),
+    "too few": ([("5", "East", "a")], [], [("5", "power")], "units with fewer rows than 'at_least'", 1),
 }  # fmt: skip
 
 
 @pytest.mark.parametrize("fault", BAD)
 def test_bad_rows_are_dropped_and_numbered_for_the_steward_alone(fault: str) -> None:
     households, persons, cars, why, number = BAD[fault]
-    units = read([*HOUSEHOLDS, *households], [*PERSONS, *persons], [*CARS, *cars])
+    units = read([*HOMES, *households], [*PERSONS, *persons], [*CARS, *cars])
     found = {reason: count for reason, count in units.dropped.items() if reason.startswith(why)}
     assert list(found.values()) == [number]
     others = [u for u, own in enumerate(WHOLE) if fault != "beyond at_most" or own[0] != WHOLE[2][0]]
@@ -173,16 +140,19 @@ def test_bad_rows_are_dropped_and_numbered_for_the_steward_alone(fault: str) -> 
 
 
 def test_the_first_of_two_parents_is_so_by_its_codes_and_not_by_its_place() -> None:
-    one = read([("1", "West"), ("1", "East")], PERSONS, CARS)
-    other = read([("1", "East"), ("1", "West")], PERSONS, CARS)
+    one = read([("1", "West", "a"), ("1", "East", "a")], PERSONS, CARS)
+    other = read([("1", "East", "a"), ("1", "West", "a")], PERSONS, CARS)
     assert shown(one) == shown(other)
-    assert shown(one)[0][0] == (0, 1, 1)
+    assert shown(one)[0][0] == (0, 0, 1, 1)
 
 
 KEY = some.sampled_from(["1", "2", "3", "4", "", "1.0"])
-households = some.lists(some.tuples(KEY, some.sampled_from(["East", "West", "South"])), max_size=6)
+households = some.lists(
+    some.tuples(KEY, some.sampled_from(["East", "West", "South"]), some.just("a")), max_size=6
+)
 persons = some.lists(
-    some.tuples(KEY, some.sampled_from(["f", "m", "x"]), some.sampled_from(["yes", "no"])), max_size=12
+    some.tuples(KEY, some.just(20), some.sampled_from(["f", "m", "x"]), some.sampled_from(["x", "y"])),
+    max_size=12,
 )
 cars = some.lists(some.tuples(KEY, some.sampled_from(["petrol", "power", ""])), max_size=8)
 
@@ -218,8 +188,8 @@ def at_random(seed: int, keys: int = 24) -> tuple[list[Row], list[Row], list[Row
     def rows(number: int, *columns: Sequence[str]) -> list[Row]:
         return [tuple(str(rng.choice(list(each))) for each in (named, *columns)) for _ in range(number)]
 
-    homes = rows(2 * keys, ("East", "West", "East", "West", "South"))
-    persons = rows(5 * keys, ("f", "m", "f", "m", "x"), ("yes", "no"))
+    homes = rows(2 * keys, ("East", "West", "East", "West", "South"), "abc")
+    persons = rows(5 * keys, ("17", "40", "70"), "fmfmx", "xy")
     return homes, persons, rows(4 * keys, ("petrol", "power", ""))
 
 
@@ -238,16 +208,17 @@ def test_one_household_more_or_less_changes_one_unit(seed: int) -> None:
 
 def test_rows_with_blank_keys_change_nothing() -> None:
     assert (
-        shown(read([*HOUSEHOLDS, ("", "East")], [*PERSONS, ("", "f", "no")], [*CARS, ("", "power")])) == WHOLE
+        shown(read([*HOMES, ("", "East", "a")], [*PERSONS, ("", 20, "f", "y")], [*CARS, ("", "power")]))
+        == WHOLE
     )
 
 
 def test_who_stays_of_many_does_not_follow_the_codes() -> None:
-    """Of units with six different rows the two that stay are spread over all of them."""
-    many = [(str(k), "East") for k in range(400)]
-    rows = [(str(k), "fm"[j % 2], ("yes", "no", "other")[j % 3]) for k in range(400) for j in range(6)]
+    """Of units with six different rows the three that stay are spread over all of them."""
+    many = [(str(k), "East", "a") for k in range(400)]
+    rows = [(str(k), (17, 40, 70)[j % 3], "fm"[j % 2], "x") for k in range(400) for j in range(6)]
     units = read(many, rows, [])
-    kinds = units.members[0].records.to_rows() @ np.array([3, 1])
+    kinds = units.members[0].records.to_rows() @ np.array([2, 1, 0])
     share = np.bincount(kinds, minlength=6) / len(kinds)
     assert share == pytest.approx(np.full(6, 1 / 6), abs=0.06)
 
@@ -299,3 +270,124 @@ def test_encoding_a_database_gives_its_units() -> None:
     units = encode(frames(), DOMAIN)
     assert isinstance(units, Units)
     assert shown(units) == WHOLE
+
+
+LOOKED_UP = (
+    (
+        HOUSEHOLDS.replace('name = "kind"\nvalues = ["x"', 'name = "work"\nvalues = ["x"')
+        .replace('key = "hh"', 'key = "hh"\nlookup = { town = "home_town" }', 1)
+        .replace('key = "pid"', 'key = "pid"\nlookup = { job = "kind" }')
+        .replace(
+            'name = "work"\nvalues = ["x", "y"]\nunknown = "y"', 'name = "kind"\nvalues = ["x", "y", "z"]'
+        )
+    )
+    + """
+[[table]]
+name = "town"
+public = true
+key = "code"
+[[table.attribute]]
+name = "large"
+values = ["yes", "no"]
+[[table.attribute]]
+name = "coast"
+values = ["yes", "no", "nobody knows"]
+missing = "nobody knows"
+
+[[table]]
+name = "job"
+public = true
+key = "kind"
+[[table.attribute]]
+name = "skill"
+values = ["high", "low", "none"]
+missing = "none"
+"""
+)
+
+
+def with_lookups(
+    homes: Sequence[Row] = HOMES, persons: Sequence[Row] = PERSONS, cars: Sequence[Row] = CARS
+) -> dict[str, pd.DataFrame]:
+    """The same households, each in the town of its own number; there is no town 9."""
+    tables = frames(homes, persons, cars)
+    tables["household"]["home_town"] = [canonical(hh) or None for hh, *_ in homes]
+    tables["town"] = pd.DataFrame(
+        {
+            "code": [*map(float, range(24))],
+            "large": ["yes", "no", "no"] * 8,
+            "coast": ["yes", None, "no", "no"] * 6,
+        }
+    )
+    tables["job"] = pd.DataFrame({"skill": ["low", "high"], "kind": ["x", "y"]})
+    return tables
+
+
+def test_public_tables_are_columns_of_whoever_names_their_keys() -> None:
+    database = database_in(LOOKED_UP)
+    assert list(database.root.domain.names()) == ["region", "kind", "large", "coast"]
+    assert list(database.child("person").domain.names()) == ["age", "sex", "kind", "skill"]
+    persons = [*PERSONS[:1], ("1", 70, "m", "z"), *PERSONS[2:]]
+    units = units_in(with_lookups(persons=persons), database)
+    assert units.to_rows().tolist() == [[0, 0, 1, 2, 1, 1], [1, 1, 1, 1, 0, 0], [0, 2, 0, 1, 0, 2]]
+    rows = sorted(units.members[0].records.to_rows().tolist())
+    assert rows == [
+        [0, 0, 1, 0],
+        [1, 0, 0, 1],
+        [1, 1, 1, 0],
+        [2, 1, 2, 2],
+    ]  # of a job that is not there the skill is missing
+    assert units.dropped == {}
+
+
+def test_a_row_that_names_no_row_of_a_public_table_is_dropped() -> None:
+    homes = [*HOMES, ("77", "East", "a")]
+    units = units_in(with_lookups(homes, [*PERSONS, ("77", 20, "f", "x")]), database_in(LOOKED_UP))
+    assert units.rows == 3
+    assert units.dropped["rows of 'household' with a value that the schema does not have"] == 1
+
+
+@pytest.mark.parametrize("seed", [1, 2])
+def test_public_tables_tie_no_household_to_another(seed: int) -> None:
+    homes, persons, cars = at_random(seed)
+    database = database_in(LOOKED_UP)
+
+    def read(*tables: list[Row]) -> list[str]:
+        return sorted(map(repr, shown(units_in(with_lookups(*tables), database))))
+
+    whole = read(homes, persons, cars)
+    assert len(whole) > 5
+    for key in sorted({canonical(row[0]) for rows in (homes, persons, cars) for row in rows}):
+        less = read(*(without(rows, key) for rows in (homes, persons, cars)))
+        alone = read(*([row for row in rows if canonical(row[0]) == key] for rows in (homes, persons, cars)))
+        assert sorted([*less, *alone]) == whole
+        assert len(alone) <= 1
+
+
+PUBLIC_FAULTS: dict[str, tuple[object, str]] = {
+    "a key twice": ({"kind": ["x", "x"], "skill": ["low", "high"]}, "two rows with one key"),
+    "a blank key": ({"kind": ["x", None], "skill": ["low", "high"]}, "a row without a key"),
+    "no key": ({"skill": ["low", "high"]}, "table 'job': the table has no column 'kind'"),
+}
+
+
+@pytest.mark.parametrize("fault", PUBLIC_FAULTS)
+def test_a_faulty_public_table_is_refused_in_a_sentence(fault: str) -> None:
+    columns, said = PUBLIC_FAULTS[fault]
+    tables = {**with_lookups(), "job": pd.DataFrame(columns)}
+    with pytest.raises(DataError) as refused:
+        units_in(tables, database_in(LOOKED_UP))
+    assert said in str(refused.value)
+    assert "\n" not in str(refused.value)
+
+
+def test_a_public_table_holds_what_the_schema_lists() -> None:
+    tables = with_lookups()
+    tables["town"].loc[3, "large"] = "huge"
+    with pytest.raises(
+        DataError, match="public table 'town' has a value of 'large' that the schema does not list"
+    ):
+        units_in(tables, database_in(LOOKED_UP))
+    del tables["town"]
+    with pytest.raises(DataError, match="no table 'town' was given"):
+        units_in(tables, database_in(LOOKED_UP))

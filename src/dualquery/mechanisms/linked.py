@@ -23,7 +23,7 @@ import numpy as np
 from dualquery.fitting.fitter import COUNT_SECONDS, Effort
 from dualquery.fitting.measured import Measured, Numbers
 from dualquery.fitting.views import MeasuredViews, fitted_units, rows_in_full
-from dualquery.mechanisms.artefact import synthetic
+from dualquery.mechanisms.artefact import synthetic, usual_rows
 from dualquery.mechanisms.floors import HANGING
 from dualquery.mechanisms.mechanism import Mechanism, Outcome, Plan, Step, Task, hidden
 from dualquery.mechanisms.outcomes import synthetic_rows
@@ -55,6 +55,7 @@ SHARES = {"units": 0.17, "rows": 0.49, "pairs": 0.15, "tallies": 0.19}
 ONES_OF_UNITS, ONES_OF_ROWS = 0.4, 0.2
 PAIRS_OF_TALLIES = 0.2  # of the share of tallies: how often two values of one row come together in a unit
 TALLIED = 3  # values of an attribute that count in full
+FEWEST_UNITS = 4_000  # that are fitted
 MOST_CELLS = 4_000_000  # of a table: larger ones are left to what pairs of other attributes imply
 ROOM = 1 << 54  # of a stage: weights take twenty bits of it
 VISITS, VISIT_SECONDS = (
@@ -103,7 +104,7 @@ def plan(task: Task, wanted: RowsWishes) -> Plan[LinkedParameters]:
         )
         for each in database.children
     )
-    rows = synthetic_rows(task, wanted.synthetic_rows)
+    rows = synthetic_rows(task, wanted.synthetic_rows or usual_units(task.rows))
     noise = _pair_noise(task, database)
     steps: tuple[Step, ...] = tuple(stage.step() for stage in stages.values())
     seconds, memory = _cost(task, database, rows)
@@ -121,6 +122,11 @@ def plan(task: Task, wanted: RowsWishes) -> Plan[LinkedParameters]:
         seconds=seconds,
         bytes=memory,
     )
+
+
+def usual_units(units: int) -> int:
+    """Twice as many as there are where they are few: more would say nothing more, and take their time."""
+    return min(usual_rows(units), max(FEWEST_UNITS, 2 * units))
 
 
 def _database(domain: Domain) -> Database:
@@ -313,9 +319,10 @@ def _tallied(
 
 
 def replica(plan: Plan[LinkedParameters]) -> Plan[LinkedParameters]:
-    """The same measurements, and as many units as a replica needs."""
+    """The same measurements, and as many units as a replica needs: half as many as of records, as each has several
+    rows."""
     chosen = plan.parameters
-    rows = Effort.of(chosen.synthetic_rows).shorter(chosen.cell_noise).rows
+    rows = -(-Effort.of(chosen.synthetic_rows).shorter(chosen.cell_noise).rows // 2)
     return replace(plan, parameters=replace(chosen, synthetic_rows=rows))
 
 

@@ -18,11 +18,20 @@
     at_most = 6                         # rows that count of one household: public
     at_least = 1                        # households with fewer are no records: public, 0 if not said
     key = "pid"                         # optional: released tables number their rows under this name
+    lookup = { job = "occupation" }     # optional: a public table, and the column here that names its row
     [[table.attribute]]
     name = "age"
     low = 0
     high = 100
     bins = 20
+
+    [[table]]
+    name = "job"
+    public = true                       # protects nobody: its attributes become those of whoever names its key
+    key = "code"
+    [[table.attribute]]
+    name = "skill"
+    values = ["high", "low"]
 
 A row of the protected table with all that hangs on it is one record, a *unit*. So a database is a domain: its columns
 are those of the protected table, and behind them one for each other table, of its name: how many of its rows hang on
@@ -44,7 +53,7 @@ from dualquery.errors import SchemaError
 from dualquery.table.columns import Categorical, Items
 from dualquery.table.domain import Column, Domain, Numeric
 from dualquery.table.schema import column_in
-from dualquery.table.toml_text import only, optional, quoted, required, text, whole
+from dualquery.table.toml_text import only, optional, quoted, required, text, truth, whole
 from dualquery.types import Integers
 
 MOST_LISTED = 12  # rows of a unit; where there may be more, their number stands in classes
@@ -52,12 +61,26 @@ CLASSES = (0, 1, 2, 3, 4, 5, 7, 10, 15)  # where each class begins
 MOST_ROWS = 10_000  # of a unit, of one table
 WORDS = frozenset({"any", "all", "count", "where", "other"})  # of questions; no names of tables
 FILES = frozenset({"synthetic", "answers", "rows", "replicas", "measurements", "registry"})  # of any release
-KEYS = {"name", "key", "parent", "link", "at_most", "at_least", "attribute"}
+KEYS = {"name", "key", "parent", "link", "at_most", "at_least", "lookup", "attribute"}
+KEYS_OF_PUBLIC = {"name", "public", "key", "attribute"}
+
+
+@dataclass(frozen=True)
+class Lookup:
+    """A public table, and the column of a private one that names its rows by their key."""
+
+    name: str
+    columns: tuple[Column, ...]
+    key: str
+    link: str = ""
 
 
 @dataclass(frozen=True)
 class Linked:
-    """One table of a database. The protected one has no parent; of it a unit has one row."""
+    """One table of a database. The protected one has no parent; of it a unit has one row.
+
+    Its last columns are those of the public tables that it looks up.
+    """
 
     name: str
     columns: tuple[Column, ...]
@@ -66,6 +89,12 @@ class Linked:
     link: str | None = None
     at_most: int = 1
     at_least: int = 1
+    lookups: tuple[Lookup, ...] = ()
+
+    @property
+    def own(self) -> tuple[Column, ...]:
+        """The columns that stand in the table itself."""
+        return self.columns[: len(self.columns) - sum(len(each.columns) for each in self.lookups)]
 
     @cached_property
     def domain(self) -> Domain:
@@ -125,6 +154,11 @@ class Database(Domain):
     def inner(self) -> tuple[tuple[str, Domain], ...]:
         return tuple((each.name, each.domain) for each in self.children)
 
+    @property
+    def lookups(self) -> dict[str, Lookup]:
+        """The public tables by their names."""
+        return {each.name: each for table in self.tables for each in table.lookups}
+
     def place(self, name: str) -> int:
         """The number of a child table among all of them."""
         return [each.name for each in self.children].index(name)
@@ -161,7 +195,27 @@ class Database(Domain):
         given = section.get("table", [])
         if not isinstance(given, list) or not all(isinstance(each, dict) for each in given):
             raise SchemaError("the tables of a database must be sections, each under [[table]]")
-        return database_of([_table(entry, number) for number, entry in enumerate(given, start=1)], protect)
+        public, tables = dict[str, Lookup](), list[Linked]()
+        for number, entry in enumerate(given, start=1):
+            if optional(entry, f"table number {number}", "public", truth):
+                found = _public(entry, number)
+                if found.name in public:
+                    raise SchemaError(f"two tables are named '{found.name}'; rename one of them")
+                public[found.name] = found
+        for number, entry in enumerate(given, start=1):
+            if not entry.get("public"):
+                tables.append(_table(entry, number, public))
+        if twice := next((each.name for each in tables if each.name in public), None):
+            raise SchemaError(f"two tables are named '{twice}'; rename one of them")
+        if protect in public:
+            raise SchemaError(f"[database]: '{protect}' is public, so that there is nothing to protect in it")
+        used = {lookup.name for each in tables for lookup in each.lookups}
+        if unused := next((name for name in public if name not in used), None):
+            raise SchemaError(
+                f"no table looks up '{unused}', which is public; write lookup = {{ {unused} = \"…\" }} into one that "
+                "has a column for its key, or remove it"
+            )
+        return database_of(tables, protect)
 
     def sections(self, write: Callable[[Column], str]) -> list[str]:
         parts = [f"[database]\nprotect = {quoted(self.root.name)}"]
@@ -173,11 +227,22 @@ class Database(Domain):
             }
             if each.parent is not None:
                 said |= {"at_most": str(each.at_most), "at_least": str(each.at_least)}
-            parts.append("\n".join(["[[table]]", *(f"{key} = {value}" for key, value in said.items())]))
-            parts += [
-                write(column).replace("[[attribute]]", "[[table.attribute]]", 1) for column in each.columns
-            ]
+            if each.lookups:
+                links = ", ".join(f"{lookup.name} = {quoted(lookup.link)}" for lookup in each.lookups)
+                said["lookup"] = f"{{ {links} }}"
+            parts += [_section(said), *_attributes(each.own, write)]
+        for lookup in self.lookups.values():
+            said = {"name": quoted(lookup.name), "public": "true", "key": quoted(lookup.key)}
+            parts += [_section(said), *_attributes(lookup.columns, write)]
         return parts
+
+
+def _section(said: Mapping[str, str]) -> str:
+    return "\n".join(["[[table]]", *(f"{key} = {value}" for key, value in said.items())])
+
+
+def _attributes(columns: tuple[Column, ...], write: Callable[[Column], str]) -> list[str]:
+    return [write(column).replace("[[attribute]]", "[[table.attribute]]", 1) for column in columns]
 
 
 def _renamed(table: Linked, before: str) -> tuple[Column, ...]:
@@ -239,7 +304,8 @@ def _check_way(table: Linked, named: Mapping[str, Linked], protect: str) -> None
         )
 
 
-def _table(entry: Mapping[str, Any], number: int) -> Linked:
+def _named(entry: Mapping[str, Any], number: int) -> tuple[str, str]:
+    """The name of a table, and how messages call it."""
     name = required(entry, f"table number {number}", "name", text)
     where = f"table '{name}'"
     if not name.isidentifier() or name.lower() in WORDS | FILES:
@@ -247,26 +313,35 @@ def _table(entry: Mapping[str, Any], number: int) -> Linked:
             f"{where}: the name of a table is made of letters, digits and underscores, and is none of "
             f"{', '.join(sorted(WORDS | FILES))}"
         )
-    only(entry, where, KEYS)
+    return name, where
+
+
+def _public(entry: Mapping[str, Any], number: int) -> Lookup:
+    name, where = _named(entry, number)
+    only(entry, f"{where}, which is public,", KEYS_OF_PUBLIC)
+    key, columns = _column_name(entry, where, "key"), _columns(entry, where)
+    if key is None:
+        raise SchemaError(f"{where} needs 'key', the column by which its rows are looked up")
+    if not columns:
+        raise SchemaError(f"{where} has no attribute; list at least one under [[table.attribute]]")
+    return Lookup(name, columns, key)
+
+
+def _table(entry: Mapping[str, Any], number: int, public: Mapping[str, Lookup]) -> Linked:
+    name, where = _named(entry, number)
+    only(entry, where, {*KEYS, "public"})
     if isinstance(entry.get("parent"), list):
         raise SchemaError(f"{where} names several parents; a row hangs on one protected row, so name one")
     key, parent, link = (_column_name(entry, where, each) for each in ("key", "parent", "link"))
-    given = entry.get("attribute", [])
-    if not isinstance(given, list) or not all(isinstance(each, dict) for each in given):
-        raise SchemaError(f"{where}: attributes must be sections, each under [[table.attribute]]")
-    try:
-        columns = tuple(column_in(each, place) for place, each in enumerate(given, start=1))
-        if columns:
-            Domain(columns)
-    except SchemaError as problem:
-        raise SchemaError(f"{where}: {problem}") from None
+    lookups = _lookups(entry, where, public)
+    columns = _columns(entry, where, tuple(column for each in lookups for column in each.columns))
     most, least = optional(entry, where, "at_most", whole), optional(entry, where, "at_least", whole)
     if parent is None:
         if misplaced := next((each for each in ("link", "at_most", "at_least") if each in entry), None):
             raise SchemaError(
                 f"{where} has '{misplaced}' and no parent; name its parent, or remove that line"
             )
-        return Linked(name, columns, key)
+        return Linked(name, columns, key, lookups=lookups)
     if most is None:
         raise SchemaError(f"{where} needs 'at_most', the rows that count of each {parent}: a public choice")
     least = 0 if least is None else least
@@ -274,7 +349,37 @@ def _table(entry: Mapping[str, Any], number: int) -> Linked:
         raise SchemaError(f"{where} needs 'at_most' from 1 to {MOST_ROWS:,}, and 'at_least' from 0 to that")
     if not columns:
         raise SchemaError(f"{where} has no attribute; list at least one under [[table.attribute]]")
-    return Linked(name, columns, key, parent, link, most, least)
+    return Linked(name, columns, key, parent, link, most, least, lookups)
+
+
+def _columns(entry: Mapping[str, Any], where: str, more: tuple[Column, ...] = ()) -> tuple[Column, ...]:
+    """The attributes of a table, and behind them those that it looks up."""
+    given = entry.get("attribute", [])
+    if not isinstance(given, list) or not all(isinstance(each, dict) for each in given):
+        raise SchemaError(f"{where}: attributes must be sections, each under [[table.attribute]]")
+    try:
+        columns = (*(column_in(each, place) for place, each in enumerate(given, start=1)), *more)
+        if columns:
+            Domain(columns)
+    except SchemaError as problem:
+        raise SchemaError(f"{where}: {problem}") from None
+    return columns
+
+
+def _lookups(entry: Mapping[str, Any], where: str, public: Mapping[str, Lookup]) -> tuple[Lookup, ...]:
+    given = entry.get("lookup", {})
+    if not isinstance(given, dict) or not all(
+        isinstance(link, str) and link.strip() for link in given.values()
+    ):
+        raise SchemaError(
+            f"{where}: 'lookup' names public tables, each with the column that has its key, like {{ job = \"code\" }}"
+        )
+    if unknown := next((name for name in given if name not in public), None):
+        raise SchemaError(
+            f"{where} looks up '{unknown}', and no [[table]] of that name is public; write public = true in it, or "
+            "remove it from 'lookup'"
+        )
+    return tuple(replace(public[name], link=link) for name, link in given.items())
 
 
 def _column_name(entry: Mapping[str, Any], where: str, key: str) -> str | None:

@@ -33,7 +33,7 @@ from numpy.typing import NDArray
 
 from dualquery.errors import DataError
 from dualquery.table.cells import plain
-from dualquery.table.database import Database, Linked, starts_of
+from dualquery.table.database import Database, Linked, Lookup, starts_of
 from dualquery.table.domain import Column, Items
 from dualquery.table.persons import Owners, by_tickets, owners_of, places_of
 from dualquery.table.reading import AnyTable, read_table, source_of
@@ -50,11 +50,12 @@ def units_in(source: Any, database: Database, encoding: str | None = None) -> Un
     """The units of a database, sorted by their keys, the rows of each by their tickets."""
     tables = tables_of(source, database)
     dropped: Counter[str] = Counter()
-    root = _read(tables[database.root.name], database.root, database.root.key, encoding, dropped)
+    public = {name: _public(tables[name], each, encoding) for name, each in database.lookups.items()}
+    root = _read(tables[database.root.name], database.root, database.root.key, public, encoding, dropped)
     root = _first_of_each(root, dropped)
     members = []
     for child in database.children:
-        rows = _read(tables[child.name], child, child.link, encoding, dropped)
+        rows = _read(tables[child.name], child, child.link, public, encoding, dropped)
         members.append(_members(rows, child, root.ids, dropped))
     sizes_fit = np.ones(len(root.of), np.bool_)
     for child, each in zip(database.children, members, strict=True):
@@ -77,7 +78,7 @@ def one_table(source: AnyTable | AnyDatabase) -> AnyTable:
 
 def tables_of(source: Any, database: Database) -> dict[str, AnyTable]:
     """Where each table of a database is read."""
-    names = [each.name for each in database.tables]
+    names = [*(each.name for each in database.tables), *database.lookups]
     if isinstance(source, Mapping):
         for name in names:
             if name not in source:
@@ -128,35 +129,86 @@ class _Rows:
         return _Rows(tuple(codes[rows] for codes in self.columns), self.of[rows], self.ids)
 
 
-def _read(
-    source: AnyTable, table: Linked, key: str | None, encoding: str | None, dropped: Counter[str]
-) -> _Rows:
-    assert key is not None, "checked with the schema"
-    names = [*(column.name for column in table.columns), key]
+@dataclass(frozen=True)
+class _Public:
+    """A public table: of each of its keys the codes, and as the last one that of a row which is not there."""
+
+    ids: pa.Array
+    codes: tuple[NDArray[np.int64], ...]
+
+    def of(self, cells: pa.ChunkedArray, link: str) -> list[NDArray[np.int64]]:
+        """The codes of the rows that some cells name."""
+        owners = owners_of(cells, link)
+        place = pc.index_in(owners.ids, value_set=self.ids).fill_null(-1).to_numpy().astype(np.int64)
+        named = np.append(place, -1)[np.minimum(owners.of, len(place))]
+        return [codes[named] for codes in self.codes]
+
+
+def _public(source: AnyTable, table: Lookup, encoding: str | None) -> _Public:
+    """It protects nobody, so that whatever is wrong with it is an error."""
+    names = [*(column.name for column in table.columns), table.key]
+    *cells, keys = _cells(source, table.name, names, encoding)
+    owners = owners_of(keys, table.key)
+    if len(owners.ids) != len(keys):
+        raise DataError(
+            f"the public table '{table.name}' has a row without a key, or two rows with one key; each needs its own"
+        )
+    codes = []
+    for column, each in zip(table.columns, cells, strict=True):
+        found = _placed(column, each)
+        if (found < 0).any():
+            raise DataError(
+                f"the public table '{table.name}' has a value of '{column.name}' that the schema does not list"
+            )
+        nothing = _placed(column, pa.chunked_array([pa.nulls(1, pa.string())]))
+        by_key = np.empty(len(found) + 1, np.int64)
+        by_key[owners.of] = found
+        by_key[-1] = nothing[0]
+        codes.append(by_key)
+    return _Public(owners.ids, tuple(codes))
+
+
+def _cells(source: AnyTable, name: str, columns: list[str], encoding: str | None) -> list[pa.ChunkedArray]:
+    """Some columns of a table; one that is wanted twice is read once."""
+    names = list(dict.fromkeys(columns))
     try:
         read = read_table(source, WantedColumns(names, encoding=encoding))
     except DataError as problem:
-        where = "" if is_path(source) else f"table '{table.name}': "
+        where = "" if is_path(source) else f"table '{name}': "
         raise DataError(f"{where}{problem}") from None
-    cells = [plain(each) for each in read.columns]
-    fits = np.ones(read.num_rows, np.bool_)
+    return [plain(read.column(names.index(each))) for each in columns]
+
+
+def _read(
+    source: AnyTable,
+    table: Linked,
+    key: str | None,
+    public: Mapping[str, _Public],
+    encoding: str | None,
+    dropped: Counter[str],
+) -> _Rows:
+    assert key is not None, "checked with the schema"
+    names = [*(column.name for column in table.own), key, *(each.link for each in table.lookups)]
+    cells = _cells(source, table.name, names, encoding)
+    own = cells[: len(table.own)]
+    codes = [_placed(column, each) for column, each in zip(table.own, own, strict=True)]
+    for lookup, links in zip(table.lookups, cells[len(own) + 1 :], strict=True):
+        codes += public[lookup.name].of(links, lookup.link)
+    owners = owners_of(cells[len(own)], key)
+    fits, known = np.ones(len(owners.of), np.bool_), owners.of < len(owners.ids)
     columns = []
-    for column, each in zip(table.columns, cells, strict=False):
-        codes, placed = _placed(column, each)
-        columns.append(codes)
-        fits &= placed
-    owners = owners_of(cells[-1], key)
-    known = owners.of < len(owners.ids)
+    for column, each in zip(table.columns, codes, strict=True):
+        fits &= each >= 0
+        columns.append(np.maximum(each, 0).astype(smallest_type(len(column.labels))))
     dropped[f"rows of '{table.name}' with a value that the schema does not have"] += int((~fits).sum())
     dropped[f"rows of '{table.name}' with a blank key"] += int((fits & ~known).sum())
     return _Rows(tuple(columns), owners.of, owners.ids).take(np.flatnonzero(fits & known))
 
 
-def _placed(column: Column, cells: pa.ChunkedArray) -> tuple[Codes, NDArray[np.bool_]]:
-    """The code of each cell, and whether it has one."""
+def _placed(column: Column, cells: pa.ChunkedArray) -> NDArray[np.int64]:
+    """The code of each cell, below 0 where it has none."""
     assert not isinstance(column, Items), "refused with the schema"
-    codes = column.placed(cells)
-    return np.maximum(codes, 0).astype(smallest_type(len(column.labels))), codes >= 0
+    return column.placed(cells).astype(np.int64)
 
 
 def _first_of_each(rows: _Rows, dropped: Counter[str]) -> _Rows:
