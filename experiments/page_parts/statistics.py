@@ -13,31 +13,29 @@ def intervals() -> str:
     """One line a table and ε, of the benchmark's estimates."""
     figures = figures_of(FILE)
     lines: dict[str, dict[str, str]] = {}
-    runs = {}
+    runs = set()
     for (_, what), sample in figures.items():
         said, found, name = what.partition(": ")
         if found and ", ε = " in said:
             lines.setdefault(said, {})[name] = f"{sample.mean:.2f}"
-            runs[said] = f"{sample.runs:g}"
+            runs.add(int(sample.runs))
     names = ("table, held", "population, held", "table, width", "population, width", "nothing said")
-    return table(
-        ("tables", *names, "runs"),
-        ([said, *(found.get(name, "") for name in names), runs[said]] for said, found in lines.items()),
-    )
+    rows = ([said, *(found.get(name, "") for name in names)] for said, found in sorted(lines.items()))
+    return f"{table(('tables', *names), rows)}\n{min(runs)} to {max(runs)} runs.\n"
 
 
 def sql_bars() -> str:
-    """One line a table, and one a kind of question about pairs that were never measured."""
-    figures = figures_of(FILE)
-    lines = []
-    for (title, what), sample in figures.items():
+    """From the least share to the most, of tables and of pairs that were never measured."""
+    shares: dict[bool, list[float]] = {}
+    for (_, what), sample in figures_of(FILE).items():
         said, _, name = what.partition(": ")
         if name == "bars that hold":
-            null = figures.get((title, f"{said}: null"))
-            lines.append(
-                [said, f"{sample.mean:.2f}", "" if null is None else f"{null.mean:.2f}", f"{sample.runs:g}"]
-            )
-    return table(("", "bars that hold", "null", "runs"), lines)
+            shares.setdefault(said.startswith("unmeasured"), []).append(sample.mean)
+    told = {said: f"{min(found):.2f} to {max(found):.2f}" for said, found in shares.items()}
+    return (
+        f"On {len(shares[False])} tables {told[False]} of the bars held the number of the raw table; of questions about "
+        f"pairs that were never measured {told[True]}.\n"
+    )
 
 
 PARTS: dict[str, Callable[[], str]] = {"intervals": intervals, "sql bars": sql_bars}
