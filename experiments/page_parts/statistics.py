@@ -33,8 +33,8 @@ def sql_bars() -> str:
             shares.setdefault(said.startswith("unmeasured"), []).append(sample.mean)
     told = {said: f"{min(found):.2f} to {max(found):.2f}" for said, found in shares.items()}
     return (
-        f"On {len(shares[False])} tables {told[False]} of the bars held the number of the raw table; of questions about "
-        f"pairs that were never measured {told[True]}.\n"
+        f"On {len(shares[False])} tables {told[False]} of the bars held the number of the raw table; of questions "
+        f"about pairs that were never measured {told[True]}.\n"
     )
 
 
