@@ -49,7 +49,16 @@ SOME, OFTEN = 1.5, 200  # records a person
 OTHER = "other"  # the label of what is not listed
 EVERY_ROW = 0.9  # of the records that have a text of their own: an id
 # Of two answers that everybody knows the rarer one has a place, seen or not: no cell is needed to know of it.
-ANSWERS = ("n y", "no yes", "f m", "female male", "false true", "off on", "negative positive", "absent present")
+ANSWERS = (
+    "n y",
+    "no yes",
+    "f m",
+    "female male",
+    "false true",
+    "off on",
+    "negative positive",
+    "absent present",
+)
 
 
 @dataclass(frozen=True)
