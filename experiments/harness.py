@@ -368,7 +368,8 @@ def made_by(experiment: Experiment, rows: Rows, of: int) -> str:
     flag = " --full" if size == Size.FULL.value else ""
     days = sorted({str(row[DATE]) for row in rows})
     when = days[0] if len(days) == 1 else f"{days[0]} to {days[-1]}"
-    return f"Repeat: `python -m experiments.{experiment.name}{flag}`. Measured {when} ({size} size).{missing(rows, of)}"
+    left = missing(rows, of)
+    return f"Repeat: `python -m experiments.{experiment.name}{flag}`. Measured {when} ({size} size).{left}"
 
 
 def missing(rows: Rows, of: int) -> str:

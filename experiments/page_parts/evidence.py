@@ -151,26 +151,6 @@ def bars() -> str:
     return table(("share of 95% bars", *(f"ε = {epsilon:g}" for epsilon in budgets)), lines) + told
 
 
-def questions() -> str:
-    """Natural questions; other streams are on the page of the experiment."""
-    rows = where(rows_of("online"), stream="natural")
-    most = max(distinct(rows, "questions"), default=0)
-    lines = []
-    for name in distinct(rows, "table"):
-        mine = where(rows, table=name, questions=most)
-        columns = ("online_mean", "release_mean", "full_mean", "gaussian_mean")
-        told = (error(samples_by(mine, (), column)[()]) for column in columns)
-        lines.append([name, *told])
-    header = (
-        f"{most:,} natural questions",
-        "mean error",
-        "its release alone",
-        "a release with all of the budget",
-        "independent noise",
-    )
-    return table(header, lines)
-
-
 WIDE = {  # tables of the benchmark, and what each is
     "mixture of 64, ε = 1": "mixture of 64 products, 500 attributes",
     "six factors, ε = 1": "six factors, 500 attributes",
@@ -320,7 +300,6 @@ PARTS: dict[str, Callable[[], str]] = {
     "wide tables": wide,
     "the rule": rule,
     "bars": bars,
-    "questions": questions,
     "wide bars": wide_bars,
     "other tools": other_tools,
     "the strongest peer": strongest_peer,

@@ -372,10 +372,10 @@ def test_squared_sensitivities_of_a_person_are_those_worked_out_by_hand() -> Non
         "pairs of items, at most 5 of a record": held[1],
     }
     relations = (Neighbours.ADD_REMOVE, Neighbours.REPLACE, *person_relations(3))
-    assert SQUARED == {
+    assert {
         name: tuple(relation.sensitivity(statistic.bound()).l2_squared for relation in relations)
         for name, statistic in statistics.items()
-    }
+    } == SQUARED
 
 
 def test_the_example_of_the_page(tmp_path: Path) -> None:
