@@ -5,11 +5,11 @@ What a page says of an order ("lower than") is worked out here from the runs, so
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable
 
-from experiments import choosing, disjunctions, mirror
-from experiments.harness import Rows, distinct, times, where
-from experiments.page_parts.files import error, plain, rows_of
+from experiments import choosing, mirror
+from experiments.harness import Rows, distinct, where
+from experiments.page_parts.files import plain, rows_of
 from experiments.special_cases import EPSILON
 from experiments.spread import Sample, samples_by
 
@@ -20,21 +20,6 @@ def many(samples: Iterable[Sample]) -> str:
     """How many runs stand behind each of some numbers: from the fewest to the most."""
     counts = sorted({int(sample.runs) for sample in samples if sample.runs})
     return " to ".join(f"{count}" for count in dict.fromkeys((*counts[:1], *counts[-1:])))
-
-
-def clear(one: Sample, other: Sample) -> bool:
-    return one.clearly_below(other) or other.clearly_below(one)
-
-
-def than(mine: Sample, others: Mapping[str, Sample]) -> str:
-    """How many times lower or higher than each of the others, and whether the runs can tell."""
-    told = []
-    for name, other in others.items():
-        doubt = "" if clear(mine, other) else " (within the noise)"
-        if min(mine.runs, other.runs) < 2:
-            doubt = " (one run: no spread is known)"
-        told.append(f"{times(mine.mean / other.mean)} than that of {name}{doubt}")
-    return ", ".join(told)
 
 
 # Mirror descent
@@ -59,51 +44,6 @@ def mirror_maps() -> str:
 
 def _listed(names: list[str]) -> str:
     return " and ".join(f"*{name}*" for name in names) or "none"
-
-
-def mirror_wide() -> str:
-    """The learner without a histogram beside what else answers; all ways stand on the page of the experiment."""
-    rows = where(rows_of("mirror"), case=mirror.WIDE)
-    mean = samples_by(rows, ("method",), "mean_error")
-    others = {"factored MWEM": mean["mwem",], "projection": mean["projection",]}
-    return (
-        f"Of the 60 most popular items of Kosarak, {_queries(rows)} random 3-way queries, ε = {EPSILON:g}, the mean "
-        f"error of the implicit learner is {error(mean['euclidean',])}: {than(mean['euclidean',], others)}.\n"
-    )
-
-
-def _queries(rows: Rows) -> str:
-    return f"{rows[0]['queries']:,}" if rows else "no"
-
-
-# Disjunctions
-
-
-def disjunctions_measured() -> str:
-    """Parities beside projection, and blocks beside monomials; all ways stand on the page of the experiment."""
-    rows = rows_of("disjunctions")
-    mean = samples_by(rows, ("case", "method"), "mean_error")
-    told = []
-    for case, words in DISJUNCTIONS.items():
-        mine = mean[case, "parities"]
-        asked = words.format(_queries(where(rows, case=case)))
-        told.append(
-            f"Of {asked} the mean error of parities is {error(mine)}: "
-            f"{than(mine, {'projection': mean[case, 'projection']})}."
-        )
-    names = (disjunctions.LEARNER, disjunctions.BLOCKS, disjunctions.NOISE)
-    learner, blocks, noise = (mean[disjunctions.NARROW, name] for name in names)
-    told.append(
-        f"Of the first, monomials have {error(learner)}, with 25 blocks {error(blocks)}, independent noise "
-        f"{error(noise)}."
-    )
-    return " ".join(told) + "\n"
-
-
-DISJUNCTIONS = {
-    disjunctions.NARROW: "all {} disjunctions of 3 of 50 items",
-    disjunctions.WIDE: "{} of 3 of 1,000 items, at random,",
-}
 
 
 # The rule that chooses
@@ -165,8 +105,6 @@ def online_misfires() -> str:
 
 PARTS: dict[str, Callable[[], str]] = {
     "mirror maps": mirror_maps,
-    "mirror without a histogram": mirror_wide,
-    "disjunctions": disjunctions_measured,
     "evidence of the rule": evidence_of_the_rule,
     "online misfires": online_misfires,
 }
