@@ -21,7 +21,7 @@ from dualquery.mechanisms.floors import floors, hanging_more
 from dualquery.queries.families import groups_of
 from dualquery.queries.group import NONE, Group
 from dualquery.queries.language.units import rows_groups_of
-from dualquery.queries.over_units import OverUnits
+from dualquery.queries.views import OverUnits
 from dualquery.releases.certificate import Certificate, RowsFrom
 from dualquery.releases.frames import answers_table, as_frame, cells_table
 from dualquery.table.database import Database
