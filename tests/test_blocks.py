@@ -9,7 +9,6 @@ run stands in `NOT_HERE` or `NO_CODE`, with the reason.
 from __future__ import annotations
 
 import contextlib
-import doctest
 import io
 import re
 import shlex
@@ -269,10 +268,6 @@ def run_python(stage: Stage, block: str) -> None:
     """Run it; each comment with a number ± a number is what was printed."""
     if stage.page == "docs/queries.md" and "marginals" in block:
         stage.names["domain"] = stage.names["schema"].domain  # thousands of items would be too many tables
-    if block.startswith(">>>"):
-        example_ = doctest.DocTestParser().get_doctest(block, stage.names, stage.page, None, 0)
-        assert doctest.DocTestRunner().run(example_).failed == 0
-        return
     if 'save("released")' in block:  # whoever goes on from the commands would name another
         shutil.rmtree(stage.folder / "released")
     if 'save("schema.toml")' in block:
