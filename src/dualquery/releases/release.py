@@ -14,6 +14,7 @@ import pyarrow as pa
 
 from dualquery.errors import DualQueryError, QueryError
 from dualquery.fitting.measured import Measured
+from dualquery.fitting.prior import Trust
 from dualquery.mechanisms.artefact import Artefact, SyntheticRecords, SyntheticUnits
 from dualquery.mechanisms.error_bars import LEVEL, Replica, bar_from_mean, narrowest
 from dualquery.mechanisms.floors import floors, hanging_more
@@ -328,7 +329,8 @@ class Release:
             return np.zeros(len(values)), np.zeros(len(values))
         if isinstance(group, OverUnits):
             return hanging_more(values, self.measured), np.zeros(len(values))
-        beyond = floors(group, values, self.measured, self.records, rows)
+        trust = Trust(**self.certificate.get("trust", {"records": 0.0, "share": 0.0}))
+        beyond = floors(group, values, self.measured, self.records, rows, trust)
         return beyond.more, beyond.least
 
     def _from_replicas(
