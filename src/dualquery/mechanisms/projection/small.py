@@ -193,7 +193,7 @@ class ByChosenPairs:
 
     def _times(self, task: Task, stage: Stage) -> int:
         """What misfits are multiplied by, where their stage has room for pairs, too."""
-        moved = task.budget.neighbours.sensitivity(misfit_bound(len(self.candidates.sets))).l2_squared
+        moved = task.budget.neighbours.sensitivity(misfit_bound([1] * len(self.candidates.sets))).l2_squared
         return max(1, math.isqrt(stage.squared // moved))
 
     def wanted(self, task: Task, known: MeasuredTables, misfit: Misfit) -> dict[Set, float]:
@@ -344,7 +344,7 @@ def plan_chosen_pairs(task: Task, rule: PairRule, wanted: ProjectionWishes, effo
     """Everything but what is measured last."""
     (ones, misfits), number = rule.shares(), len(rule.pairs)
     shares = shares_of_first(rule.ones, task)
-    moved = task.budget.neighbours.sensitivity(misfit_bound(number)).l2_squared
+    moved = task.budget.neighbours.sensitivity(misfit_bound([1] * number)).l2_squared
     means = means_for(task, wanted.means)
     part = (1.0 if means is None else 1.0 - means.share) - (0.0 if task.prior is None else SHARE_OF_TEST)
     test = (f"measure all {number:,} pairs, whether they depend as the prior says", SHARE_OF_TEST, None)

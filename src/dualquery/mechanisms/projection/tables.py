@@ -299,7 +299,7 @@ def _staged(
         wanted.append(("measure what is still least known, larger sets where they pay", half, None))
     if scored:
         larger = tuple(members for members in sets if len(members) > 2)
-        moved = task.budget.neighbours.sensitivity(misfit_bound(len(larger)))
+        moved = task.budget.neighbours.sensitivity(misfit_bound([1] * len(larger)))
         wanted.append(
             (f"measure how wrong rows are on {len(larger):,} tables", SHARE_OF_SCORES, moved.l2_squared)
         )
