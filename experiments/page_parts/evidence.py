@@ -233,7 +233,9 @@ def unheard() -> str:
         asked = {(row["data"], row["tables"]) for row in mine}
         if asked - answered:
             told.append(f"{method} at {len(asked - answered)} of {len(asked)} tables")
-    return f"Of dpsynth no answer is here from {', '.join(told)}." if told else ""
+    cards = distinct(where(rows, outcome="done", method="SWIFT"), "card")
+    here = f"SWIFT answered on a graphics card ({', '.join(cards)}). " if any(cards) else ""
+    return here + (f"Of dpsynth no answer is here from {', '.join(told)}." if told else "")
 
 
 def strongest_peer() -> str:
@@ -289,7 +291,7 @@ def foreign_tables() -> str:
         f"\nBars of 95% held {sum(shares) / len(shares):.3f} of the answers in the mean, at the least "
         f"{held[low].mean:.3f} ({low[0]}, ε = {low[1]:g}).\n"
     )
-    swift = f"\nBeside SWIFT (one run): {beside_swift()}\n"
+    swift = f"\nBeside SWIFT: {beside_swift()}\n"
     return table(("", "tables and ε", "ours is lowest at", "lower than ours"), lines) + swift + bars
 
 
