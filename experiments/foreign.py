@@ -26,7 +26,7 @@ from dualquery.mechanisms.artefact import BareAnswers
 from dualquery.privacy.budget import Budget
 from dualquery.privacy.neighbours import Neighbours
 from dualquery.queries.families import from_spec, from_texts
-from dualquery.queries.language.canonical import Query
+from dualquery.queries.language.formula import Query
 from dualquery.queries.workload import Workload
 from dualquery.releases.make import release
 from dualquery.releases.release import Release

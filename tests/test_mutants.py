@@ -110,11 +110,15 @@ UNITS = [
            "np.lexsort((*rows.columns[::-1], at))", "np.argsort(at, kind='stable')",
            linking("the_first_of_two_parents_is_so_by_its_codes_and_not_by_its_place")),
     Mutant("linking: orphans go to another unit", "table/linking.py",
-           "fill_null(-1)", "fill_null(0)", linking("one_household_more_or_less_changes_one_unit")),
+           "value_set=units).fill_null(-1)", "value_set=units).fill_null(0)",
+           linking("one_household_more_or_less_changes_one_unit")),
+    Mutant("linking: a key that a public table does not have names its first row", "table/linking.py",
+           "value_set=self.ids).fill_null(-1)", "value_set=self.ids).fill_null(0)",
+           linking("a_row_that_names_no_row_of_a_public_table_is_dropped")),
     Mutant("linking: whether a unit stays depends on the others", "table/linking.py",
            "each.sizes >= child.at_least", "each.sizes >= each.sizes.mean() // 1",
            linking("one_household_more_or_less_changes_one_unit")),
-    Mutant("any: a row of one unit counts for another", "queries/over_units.py",
+    Mutant("any: a row of one unit counts for another", "queries/views.py",
            "before[members.start[:-1]]", "before[np.maximum(members.start[:-1] - 1, 0)]",
            ("tests/queries/test_over_units.py::test_a_question_is_what_it_says",)),
     Mutant("views: one row of a unit is charged", "queries/views.py",
@@ -482,17 +486,17 @@ LEDGERS = [
     Mutant("what was paid on one path is promised on all", "privacy/accounting.py",
            "            return Spent(self.limit, self.budget.epsilon, self.budget.delta)\n",
            "            pass\n", gaussian("adaptive_ledgers_of_other_theorems_promise_their_limits")),
-    Mutant("check: a sum of misfits for the price of one", "queries/misfits.py",
+    Mutant("check: a sum of misfits for the price of one", "queries/derived.py",
            "return self.times * FINE * (1 if self.largest else self.number)", "return self.times * FINE",
            moves("summed misfits of three tables-add-remove")),
-    Mutant("check: exchanging as adding", "queries/misfits.py",
+    Mutant("check: exchanging as adding", "queries/derived.py",
            "Bound((once, squared), (2 * once, 4 * squared))", "Bound((once, squared), (once, squared))",
            moves("summed misfits-replace")),
-    Mutant("check: misfits side by side as one", "queries/misfits.py",
+    Mutant("check: misfits side by side as one", "queries/derived.py",
            "once, squared = sum(reaches), sum(reach**2 for reach in reaches)",
            "once, squared = max(reaches), max(reach**2 for reach in reaches)",
            moves("summed misfits-add-remove")),
-    Mutant("check: weights of any size", "queries/misfits.py", "np.abs(self.weights).max(initial=0) > WEIGHT",
+    Mutant("check: weights of any size", "queries/derived.py", "np.abs(self.weights).max(initial=0) > WEIGHT",
            "False", ("tests/releases/test_check.py::test_a_weight_is_at_most_one",)),
     Mutant("check: what is set aside is not taken off the budget", "releases/check.py",
            "reserved = Reserved(kept, numbers, share, replace(task, budget=kept.left))",
@@ -531,7 +535,7 @@ _FUTURE = "from __future__ import annotations\n"
 _CURATOR = _FUTURE + "\nfrom dualquery.privacy.curator import Curator  # noqa: F401\n"
 
 WALLS = [
-    Mutant("a data player meets the curator", "game/data_players.py", _FUTURE, _CURATOR, (IMPORTS,)),
+    Mutant("a data player meets the curator", "game/play.py", _FUTURE, _CURATOR, (IMPORTS,)),
     Mutant("a distribution meets the curator", "beliefs/multiplicative_weights.py", _FUTURE, _CURATOR,
            (IMPORTS,)),
 ]  # fmt: skip
@@ -618,9 +622,9 @@ PERIODS = [
 ]  # fmt: skip
 
 PLACES = [
-    Mutant("means: exchanged in one bin as in two", "queries/inside.py", "4 * number * HALF**2",
+    Mutant("means: exchanged in one bin as in two", "queries/cells.py", "4 * number * HALF**2",
            "2 * number * HALF**2", moves("sums inside bins-replace")),
-    Mutant("means: one column pays for all", "queries/inside.py", "(number * HALF, number * HALF**2)",
+    Mutant("means: one column pays for all", "queries/cells.py", "(number * HALF, number * HALF**2)",
            "(HALF, HALF**2)", moves("sums inside bins-add-remove")),
     Mutant("means: places beyond the bin", "table/records.py", "int(each.max()) > MOST", "False",
            ("tests/table/test_places.py::test_places_that_would_move_farther_than_is_charged_are_refused",)),
@@ -641,12 +645,12 @@ PRIORS = [
 ]  # fmt: skip
 
 FREQUENT_TEXTS = [
-    Mutant("a text of one table is shown as easily as half of one", "privacy/frequent.py",
+    Mutant("a text of one table is shown as easily as half of one", "privacy/curator.py",
            "    return max(\n        times * held", "    return min(\n        times * held",
            frequent("what_only_one_table_holds_is_shown_with_the_probability_charged")),
-    Mutant("a threshold forgets how often a record counts", "privacy/frequent.py", "times * held +", "held +",
+    Mutant("a threshold forgets how often a record counts", "privacy/curator.py", "times * held +", "held +",
            frequent("what_only_one_table_holds_is_shown_with_the_probability_charged")),
-    Mutant("a threshold forgets that all records of a person may be one text", "privacy/frequent.py",
+    Mutant("a threshold forgets that all records of a person may be one text", "privacy/curator.py",
            "((records, failure),", "((1, failure),",
            frequent("what_only_one_table_holds_is_shown_with_the_probability_charged")),
     Mutant("frequent texts are free", "privacy/curator.py",
@@ -690,10 +694,10 @@ FREQUENT_TEXTS = [
 ]  # fmt: skip
 
 DRAFTS = [
-    Mutant("drafts: a text of one record is shown as often as any", "privacy/frequent.py",
+    Mutant("drafts: a text of one record is shown as often as any", "privacy/curator.py",
            "times * held + math.ceil(", "math.ceil(",
            ("tests/privacy/test_frequent.py::test_what_only_one_table_holds_is_shown_with_the_probability_charged",)),
-    Mutant("drafts: one text of a person for all of theirs", "privacy/frequent.py", "(1, failure / records)",
+    Mutant("drafts: one text of a person for all of theirs", "privacy/curator.py", "(1, failure / records)",
            "(1, failure)",
            ("tests/privacy/test_frequent.py::test_what_only_one_table_holds_is_shown_with_the_probability_charged",)),
     Mutant("drafts: the failure is not accounted for", "privacy/curator.py",

@@ -24,9 +24,9 @@ from dualquery.privacy.curator import Curator
 from dualquery.privacy.ledger import Ledger
 from dualquery.privacy.neighbours import PersonAddRemove, PersonReplace
 from dualquery.privacy.noise import Gaussian, Laplace
+from dualquery.queries.derived import WEIGHT, Errors
 from dualquery.queries.families import marginals
 from dualquery.queries.means import values_of
-from dualquery.queries.misfits import WEIGHT, Errors
 from dualquery.queries.tables import Tables
 from dualquery.randomness import SeededEntropy
 from dualquery.releases.acceptance import FAIL, LEVEL, PASS, UNKNOWN, Wanted, told_within

@@ -32,7 +32,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from dualquery.queries.kept_columns import KeptColumns, add_weights
-from dualquery.queries.language.canonical import Literal, Query
+from dualquery.queries.language.formula import Literal, Query
 from dualquery.queries.question import Question, ValuedQuery
 from dualquery.table.domain import Domain
 from dualquery.table.records import BitItems, Records, SparseItems, unpack_bits

@@ -160,7 +160,7 @@ class ServeGroup(TyperGroup):
 
 
 def _wish(kind: Any, default: Any, help: str, metavar: str | None = None, **look: Any) -> Any:
-    """A flag that `service.create.begin` is given by its name."""
+    """A flag that `service.run.begin` is given by its name."""
     return Annotated[kind, option(help, metavar, **look)], default
 
 
@@ -235,8 +235,8 @@ def init(
     from dualquery.cli import output
 
     with output.ProgressBars(wanted=not quiet) as progress:
-        from dualquery.service.create import begin
         from dualquery.service.journal import ledger_status
+        from dualquery.service.run import begin
 
         made = begin(
             table, schema=schema, epsilon=epsilon, out=out, public_rows=records, progress=progress, **given

@@ -9,7 +9,7 @@ from dualquery.beliefs.weighted_rows import WeightedRows
 from dualquery.kinds.kind import Kind, Stored, not_of_this_table
 from dualquery.mechanisms.artefact import Artefact
 from dualquery.mechanisms.lists import FILE, CellFractions
-from dualquery.queries.language.codes import LOOK_UPS
+from dualquery.queries.lists import LOOK_UPS
 from dualquery.table.codes import CodeTable
 
 SHOWN = 15

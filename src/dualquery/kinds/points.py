@@ -12,7 +12,7 @@ from dualquery.kinds.kind import Kind, Stored, not_of_this_table
 from dualquery.mechanisms.artefact import Artefact
 from dualquery.mechanisms.distances import FILE, DistanceCurves, middle
 from dualquery.mechanisms.error_bars import LEVEL
-from dualquery.queries.language.distances import DISTANCES
+from dualquery.queries.distances import DISTANCES
 from dualquery.table.points import GRID, KNOTS, Metric, Points
 from dualquery.table.records import Records
 

@@ -24,7 +24,7 @@ from dualquery.errors import BudgetError, DualQueryError
 from dualquery.fitting.measured import Measured
 from dualquery.fitting.prior import PublicRows, Trust
 from dualquery.fitting.totals import Totals
-from dualquery.game.data_players import Snapshot
+from dualquery.game.play import Snapshot
 from dualquery.mechanisms.artefact import Artefact
 from dualquery.mechanisms.wishes import TAKEN, flags_of
 from dualquery.privacy.accounting import refuse_nothing

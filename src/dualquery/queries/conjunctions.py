@@ -52,7 +52,7 @@ from dualquery.queries.group import (
     numbering_of,
     sorted_rows,
 )
-from dualquery.queries.language.canonical import texts_of
+from dualquery.queries.language.formula import texts_of
 from dualquery.table.domain import Domain
 from dualquery.table.records import Records, pack_bits
 from dualquery.types import Integers

@@ -24,8 +24,7 @@ from dualquery.queries.countable import Countable
 from dualquery.queries.derived import InRecords
 from dualquery.queries.families import grammar_of
 from dualquery.queries.group import Group
-from dualquery.queries.language.canonical import Query
-from dualquery.queries.language.formula import Fault, Token, pointing_at, tokens_of
+from dualquery.queries.language.formula import Fault, Query, Token, pointing_at, tokens_of
 from dualquery.queries.language.reader import Reader, to_groups
 from dualquery.queries.language.units import unit_question
 from dualquery.queries.language.vocabulary import attribute_text

@@ -44,7 +44,7 @@ from dualquery.queries.group import (
     equality_literal,
     padded,
 )
-from dualquery.queries.language.canonical import texts_of
+from dualquery.queries.language.formula import texts_of
 from dualquery.table.domain import Domain
 from dualquery.table.records import BitItems, Records, SparseItems, pack_bits, unpack_bits
 from dualquery.types import Integers, Set

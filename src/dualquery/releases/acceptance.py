@@ -7,7 +7,7 @@
 
 The error of a table is Σ_cells |share − share in the rows|; `tables` is about those of so many attributes that a
 check looks at, and `mean_of` about a mean within groups: how far off it is, averaged over the groups by their size.
-Each criterion is one number, which a record moves by one at most (`queries.misfits`), and is measured with the check.
+Each criterion is one number, which a record moves by one at most (`queries.derived`), and is measured with the check.
 
 A criterion passes where the measured error and a one-sided bound of its noise stay within the limit, so that a
 release that is worse than a limit passes in at most one case of twenty, however many criteria there are. It fails
@@ -30,9 +30,9 @@ import numpy as np
 from dualquery.errors import DualQueryError, SchemaError
 from dualquery.mechanisms.mechanism import Task
 from dualquery.privacy.noise import Noise
+from dualquery.queries.derived import WEIGHT, Errors
 from dualquery.queries.language.vocabulary import unknown_name
 from dualquery.queries.means import values_of
-from dualquery.queries.misfits import WEIGHT, Errors
 from dualquery.queries.random_families import Stream
 from dualquery.queries.tables import Tables
 from dualquery.releases.certificate import VERDICTS

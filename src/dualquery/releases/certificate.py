@@ -20,7 +20,7 @@ import platform
 import re
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import suppress
-from dataclasses import dataclass, field
+from dataclasses import asdict, dataclass, field
 from datetime import UTC, datetime
 from enum import Enum
 from importlib.metadata import PackageNotFoundError, version
@@ -200,7 +200,7 @@ def certify(
             "replicas": replicas,
             **({"prior": list(prior)} if prior else {}),
             **({"totals": list(totals)} if totals else {}),
-            **({} if trust is None else {"trust": {"records": trust.records, "share": trust.share}}),
+            **({} if trust is None else {"trust": asdict(trust)}),
             "workload": {
                 "spec": workload.spec,
                 "queries": workload.size,
@@ -460,7 +460,7 @@ FIELDS: dict[str, Any] = {
     "fitted?": {"origin": TEXT, "tables": COUNT},
     "prior?": [{"origin": TEXT, "records": WHOLE, "digest": DIGEST, "lacks": TEXTS}],
     "totals?": [{"attributes": TEXTS, "records": COUNT, "digest": DIGEST}],
-    "trust?": {"records": NUMBER, "share": CHANCE},
+    "trust?": {"records": NUMBER, "share": CHANCE, "of_ones?": NUMBER},
     "period?": {"periods": TEXT, "column": TEXT, "calendar": TEXT},
     "workload": {"spec": TEXT, "queries": WHOLE, "digest": TEXT},
     "predicted_error": {

@@ -1,7 +1,7 @@
 """A release measures its own error: a share of the budget is set aside for it, and spent once there are rows.
 
 For k = 1, 2, 3 the mean over some hundred tables of k attributes of Σ_cells |count − n·rows| is one number, which a
-record moves by 1 at most, two by 2, however many tables there are (`queries.misfits`). The tables are drawn by public
+record moves by 1 at most, two by 2, however many tables there are (`queries.derived`). The tables are drawn by public
 chance among what the workload asks about. The allowance is paid for before anything is drawn; what is measured within
 it, rows and tables, follows from what was released.
 
@@ -34,8 +34,7 @@ from dualquery.privacy.curator import Curator
 from dualquery.privacy.ledger import Allowance
 from dualquery.privacy.noise import Gaussian, Laplace, Law, Noise
 from dualquery.privacy.prices import Portion, portion
-from dualquery.queries.derived import Multiplied
-from dualquery.queries.misfits import FINE, REACH, Errors, SummedMisfits, summed_misfit_bound
+from dualquery.queries.derived import FINE, REACH, Errors, Multiplied, SummedMisfits, summed_misfit_bound
 from dualquery.queries.random_families import Stream
 from dualquery.queries.tables import Tables
 from dualquery.queries.workload import Workload

@@ -6,7 +6,7 @@ import json
 import math
 import os
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import asdict, dataclass, replace
 from datetime import UTC, datetime
 from functools import partial
 from typing import Any
@@ -176,7 +176,7 @@ def _certificate(
             **kept,
             "created": datetime.now(UTC).isoformat(timespec="seconds"),
             "prior": prior,
-            "trust": {"records": trust.records, "share": trust.share},
+            "trust": asdict(trust),
             **found.to_json(),
             "warnings": [each for each in data["warnings"] if each not in judged],
             "versions": versions(),

@@ -14,13 +14,14 @@ import pyarrow as pa
 
 from dualquery.errors import DualQueryError, QueryError
 from dualquery.fitting.measured import Measured
+from dualquery.fitting.prior import Trust
 from dualquery.mechanisms.artefact import Artefact, SyntheticRecords, SyntheticUnits
 from dualquery.mechanisms.error_bars import LEVEL, Replica, bar_from_mean, narrowest
 from dualquery.mechanisms.floors import floors, hanging_more
 from dualquery.queries.families import groups_of
 from dualquery.queries.group import NONE, Group
 from dualquery.queries.language.units import rows_groups_of
-from dualquery.queries.over_units import OverUnits
+from dualquery.queries.views import OverUnits
 from dualquery.releases.certificate import Certificate, RowsFrom
 from dualquery.releases.frames import answers_table, as_frame, cells_table
 from dualquery.table.database import Database
@@ -328,7 +329,8 @@ class Release:
             return np.zeros(len(values)), np.zeros(len(values))
         if isinstance(group, OverUnits):
             return hanging_more(values, self.measured), np.zeros(len(values))
-        beyond = floors(group, values, self.measured, self.records, rows)
+        trust = Trust(**self.certificate.get("trust", {"records": 0.0, "share": 0.0}))
+        beyond = floors(group, values, self.measured, self.records, rows, trust)
         return beyond.more, beyond.least
 
     def _from_replicas(

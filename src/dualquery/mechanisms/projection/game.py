@@ -20,7 +20,7 @@ import numpy as np
 
 from dualquery.errors import DualQueryError
 from dualquery.fitting.fitter import Effort
-from dualquery.fitting.prior import Trust, fit_with_prior
+from dualquery.fitting.prior import NO_TRUST, fit_with_prior
 from dualquery.mechanisms.artefact import SyntheticRecords
 from dualquery.mechanisms.mechanism import Mechanism, Outcome, Plan, Task, choice
 from dualquery.mechanisms.projection.baskets import ByItems
@@ -84,7 +84,7 @@ def run(plan: Plan[Way], curator: Curator, rng: np.random.Generator, progress: P
     prior, trust = plan.task.prior, None
     if prior is None or measured.tables is None or measured.refit is None:
         rows = measured.fit(effort, rng, partial(progress, "fitting rows"))
-        trust = None if prior is None else Trust(0.0, 0.0)
+        trust = None if prior is None else NO_TRUST
     else:
         tell = partial(progress, "fitting rows to what was measured and is public")
         rows, trust = fit_with_prior(measured.tables, prior, effort, rng, tell, measured.refit)
