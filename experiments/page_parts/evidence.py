@@ -197,12 +197,21 @@ def strongest_peer() -> str:
 
 
 def swift_on_adult(answered: Rows) -> str:
-    """The strongest peer is named where it is not among those that answered."""
-    if any(row["peer"] == "dpsynth" and row["method"] == "SWIFT" for row in answered):
-        return "SWIFT of dpsynth is among them."
+    """The strongest peer, and where it answered."""
+    theirs = where(answered, peer="dpsynth", method="SWIFT")
+    if not theirs:
+        return (
+            "SWIFT of dpsynth, the strongest that we know of, is not among them: it wants a graphics card. On "
+            f"[small tables](docs/experiments/foreign.md) it answered: {beside_swift()}"
+        )
+    found, ours = (
+        samples_by(rows, ("epsilon",), "l1") for rows in (theirs, where(answered, peer="dualquery"))
+    )
+    ratios = (f"{plain(ours[key].mean / each.mean)} at ε = {key[0]:g}" for key, each in sorted(found.items()))
     return (
-        "SWIFT of dpsynth, the strongest that we know of, is not among them: it wants a graphics card. On "
-        f"[small tables](docs/experiments/foreign.md) it answered: {beside_swift()}"
+        "Of the error of SWIFT (dpsynth, on a graphics card), the strongest that we know of, ours has "
+        f"{', '.join(ratios)}. "
+        f"On [other people's tables](docs/experiments/foreign.md): {beside_swift()}"
     )
 
 
