@@ -34,7 +34,7 @@ from dualquery.privacy.curator import Curator
 from dualquery.privacy.ledger import Allowance
 from dualquery.privacy.noise import Gaussian, Laplace, Law, Noise
 from dualquery.privacy.prices import Portion, portion
-from dualquery.queries.derived import FINE, REACH, Errors, Multiplied, SummedMisfits, summed_misfit_bound
+from dualquery.queries.derived import FINE, REACH, Errors, Multiplied, SummedMisfits, misfit_bound
 from dualquery.queries.random_families import Stream
 from dualquery.queries.tables import Tables
 from dualquery.queries.workload import Workload
@@ -70,7 +70,7 @@ class Reserved:
 
     @property
     def event(self) -> Any:
-        moved = summed_misfit_bound([self.portion.times * REACH] * self.numbers)
+        moved = misfit_bound([self.portion.times * REACH] * self.numbers)
         return self.portion.noise.event(self.task.budget.neighbours.sensitivity(moved))
 
     @property
@@ -120,7 +120,7 @@ def set_aside(task: Task, share: float, more: int = 0) -> Reserved | Unchecked:
     if orders == 0:
         return Unchecked("every attribute is constant")
     numbers = orders + more
-    moved = task.budget.neighbours.sensitivity(summed_misfit_bound([REACH] * numbers))
+    moved = task.budget.neighbours.sensitivity(misfit_bound([REACH] * numbers))
     why = "the budget is too small for a check of it"
     try:
         kept = portion(task.budget, Fraction(share).limit_denominator(10**6), moved, why)
