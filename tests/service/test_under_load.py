@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import hashlib
 import json
 import os
@@ -18,13 +19,15 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.csv
 import pytest
+from uvicorn.server import ServerState
 
 import dualquery
 from dualquery import Accounting, Budget, Neighbours
 from dualquery.interactive.journal import Burned, Fired
-from dualquery.service import create
+from dualquery.service.app import configured
 from dualquery.service.journal import ledger_status
 from dualquery.service.limits import Daily, ProblemError
+from dualquery.service.run import begin, opened
 from tests.service.conftest import Make, Running, running
 
 SIZES = {"a": 24, "b": 25, "c": 28}  # 16,800 cells
@@ -52,7 +55,7 @@ def wide(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Running]:
         seed=1,
         mechanism="projection",
     ).save(folder / "earlier")
-    made = create.begin(
+    made = begin(
         folder / "people.csv",
         schema=folder / "schema.toml",
         epsilon=1.0,
@@ -231,6 +234,34 @@ def test_slow_clients_make_room_for_others(make: Make, sent: bytes) -> None:
             began = time.monotonic()
             assert found.ask("colour = c0")[0] == 200
             assert time.monotonic() - began < 5
+
+
+def test_of_all_that_come_at_once_the_last_stay(make: Make) -> None:
+    """They come in one turn of the loop, which tells all of them one time."""
+
+    class Line(asyncio.Transport):
+        closing = False
+
+        def is_closing(self) -> bool:
+            return self.closing
+
+        def abort(self) -> None:
+            self.closing = True
+
+    settings = make()
+    with opened(replace(settings, http=replace(settings.http, connections=20))) as service:
+        config, state = configured(service), ServerState()
+        config.load()
+
+        async def come() -> list[bool]:
+            lines = [Line() for _ in range(60)]
+            for line in lines:
+                http = config.http_protocol_class(config=config, server_state=state, app_state={})
+                http.connection_made(line)
+            return [line.closing for line in lines]
+
+        with asyncio.Runner(loop_factory=config.get_loop_factory()) as runner:
+            assert runner.run(come()) == [True] * 40 + [False] * 20
 
 
 def test_headers_have_a_time_and_a_length(make: Make, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -116,16 +116,6 @@ def count_blocked(lower, upper, parts, bits, rows, literals, block_words, partia
 
 
 @njit(cache=True)
-def column_sums(lower, upper, bits, column, sums):  # type: ignore[no-untyped-def]
-    """sums[p] becomes the number of ones of bits[column[p]]."""
-    for p in range(lower, upper):
-        total = np.uint64(0)
-        for word in bits[column[p]]:
-            total += popcount(word)
-        sums[p] = np.int64(total)
-
-
-@njit(cache=True)
 def list_members(lower, upper, bits, column, sums, limit, start, members):  # type: ignore[no-untyped-def]
     """The records of every column with at most `limit` ones, at members[start[p] : start[p + 1]]."""
     for p in range(lower, upper):
@@ -337,16 +327,6 @@ def bits_in_place(
 
 
 LINE = 8  # words that lie in one line of the cache
-
-
-@njit(cache=True)
-def count_ones(lower, upper, bits, counts):  # type: ignore[no-untyped-def]
-    """counts[j] += the number of records that have attribute j."""
-    for j in range(lower, upper):
-        total = np.uint64(0)
-        for w in range(bits.shape[1]):
-            total += popcount(bits[j, w])
-        counts[j] += np.int64(total)
 
 
 @njit(cache=True)

@@ -32,19 +32,18 @@ from dualquery.compiled import njit
 from dualquery.pool import in_shares
 from dualquery.queries.binary import count_binary_tables, fits
 from dualquery.queries.conjunctions import Conjunctions
-from dualquery.queries.countable import Bound
 from dualquery.queries.group import (
     NONE,
     Digest,
+    Group,
     Predicates,
     ProductRows,
     Sample,
-    bound_of_queries,
     equalities,
     equality_literal,
     padded,
 )
-from dualquery.queries.language.canonical import texts_of
+from dualquery.queries.language.formula import texts_of
 from dualquery.table.domain import Domain
 from dualquery.table.records import BitItems, Records, SparseItems, pack_bits, unpack_bits
 from dualquery.types import Integers, Set
@@ -58,7 +57,7 @@ MOST_COVERED = 20_000  # tables: the search for a cover of more takes too long
 
 
 @dataclass(frozen=True)
-class Tables:
+class Tables(Group):
     """Every cell of the tables over the given sets of attributes (each set increasing).
 
     Cells of a table are numbered with its last attribute varying fastest; tables follow one another.
@@ -66,8 +65,6 @@ class Tables:
 
     domain: Domain
     sets: tuple[tuple[int, ...], ...]
-
-    unit = 1
 
     @cached_property
     def starts(self) -> NDArray[np.int64]:
@@ -147,9 +144,6 @@ class Tables:
 
     def table_starts(self) -> NDArray[np.int64]:
         return self.starts
-
-    def bound(self) -> Bound:
-        return bound_of_queries(self)
 
     def most_satisfied(self) -> int:
         return len(self.sets)

@@ -16,6 +16,7 @@ from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import AbstractAsyncContextManager, asynccontextmanager, suppress
 from http import HTTPStatus
 from importlib.resources import files
+from itertools import count
 from typing import Any
 
 import uvicorn
@@ -235,12 +236,13 @@ class Patient(HttpToolsProtocol):
     """A connection that must ask in time, of so many at `most`."""
 
     most, slowest = 500, 10.0  # at once; seconds for headers to arrive
+    _places = count()
 
     def __init__(self, *arguments: Any, **options: Any) -> None:
         super().__init__(*arguments, **options)
         self._deadline: asyncio.TimerHandle | None = None
         self._early = 0  # bytes of headers that are not whole
-        self.since = 0.0  # when it began to ask
+        self.since = 0  # its place among all that began to ask
 
     @property
     def asking(self) -> bool:
@@ -277,7 +279,8 @@ class Patient(HttpToolsProtocol):
         self.transport.abort()
 
     def _begin(self) -> None:
-        self.since, self._early = self.loop.time(), 0
+        # Not the time: a loop tells one time to all that come in the same turn.
+        self.since, self._early = next(self._places), 0
         self._deadline = self.loop.call_later(self.slowest, self.close)
 
     def _forget(self) -> None:
