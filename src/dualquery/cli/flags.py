@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import functools
 import inspect
-from collections.abc import Callable
+from collections.abc import Callable, Hashable
 from enum import Enum
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, TypeAlias
@@ -289,15 +289,17 @@ def with_mechanism_flags(command: Callable[..., None]) -> Callable[..., None]:
         given = {each.name: named.pop(each.name) for each in own}
         command(**given, options={name: value for name, value in named.items() if value is not None})
 
-    def complete(*, packages: bool) -> None:
+    def complete(*, packages: bool) -> Hashable:
+        options = wishes.options(packages=packages)
         added = [
             inspect.Parameter(
                 name, inspect.Parameter.KEYWORD_ONLY, default=None, annotation=_flag(name, option)
             )
-            for name, option in wishes.options(packages=packages).items()
+            for name, option in options.items()
         ]
         completed.__signature__ = signature.replace(parameters=[*own, *added])  # type: ignore[attr-defined]
         completed.__annotations__ = {each.name: each.annotation for each in [*own, *added]}
+        return command.__name__, tuple(options.items())
 
     complete(packages=False)
     del completed.__wrapped__
@@ -305,13 +307,12 @@ def with_mechanism_flags(command: Callable[..., None]) -> Callable[..., None]:
     return completed
 
 
-_COMPLETE: dict[str, Callable[..., None]] = {}  # by the name of the command
+_COMPLETE: dict[str, Callable[..., Hashable]] = {}  # by the name of the command
 
 
-def ask_packages(command: str) -> None:
-    """Give a command the flags of mechanisms that packages add, where it has flags of mechanisms."""
-    if command in _COMPLETE:
-        _COMPLETE[command](packages=True)
+def ask_packages(command: str) -> Hashable:
+    """Give a command the flags of mechanisms that packages add, where it has flags of mechanisms; which it has."""
+    return _COMPLETE[command](packages=True) if command in _COMPLETE else None
 
 
 def _flag(name: str, option: wishes.Option) -> Any:
