@@ -26,8 +26,7 @@ from benchmarks.harness import (
     table_path,
 )
 from dualquery.counting.counter import MemoryCounter
-from dualquery.game.data_players import BestResponseDataPlayer
-from dualquery.game.play import Challenge, Record, Transcript
+from dualquery.game.play import BestResponseDataPlayer, Challenge, Record, Transcript
 from dualquery.game.query_players import LearningQueryPlayer
 from dualquery.mechanisms.dual_query.game import DUAL_QUERY, search_oracle, uniform
 from dualquery.mechanisms.dual_query.parameters import rate_of

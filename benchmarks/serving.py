@@ -29,7 +29,7 @@ from benchmarks.harness import Figure, show
 from dualquery import example
 from dualquery.ledger.journal import Storage
 from dualquery.service import tokens
-from dualquery.service.create import begin
+from dualquery.service.run import begin
 from dualquery.service.settings import read_settings
 
 ROWS = 100_000

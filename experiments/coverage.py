@@ -19,7 +19,7 @@ from dualquery.mechanisms.error_bars import STUDENT
 from dualquery.privacy.budget import Accounting, Budget
 from dualquery.privacy.neighbours import Neighbours
 from dualquery.queries.families import from_spec, from_texts
-from dualquery.queries.language.canonical import Literal, Query, canonical
+from dualquery.queries.language.formula import Literal, Query, canonical
 from dualquery.queries.workload import Workload
 from dualquery.releases.make import release
 from dualquery.table.domain import Categorical, Domain, Numeric

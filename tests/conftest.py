@@ -107,7 +107,7 @@ def pytest_unconfigure() -> None:
 def few_rows() -> Iterator[None]:
     """A twentieth of the rows that releases are fitted with, for tests of what does not hang on their number."""
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(fitter, "CHAIN_ROWS", 1_000)
+        patch.setattr(fitter, "LONG", fitter.LONG._replace(rows=750))
         yield
 
 

@@ -179,8 +179,6 @@ def test_who_never_sees_data_never_reaches_the_truth() -> None:
 def test_every_data_player_and_oracle_is_checked() -> None:
     checked = blind(SOURCES)
     for name in (
-        "dualquery.game.data_players",
-        "dualquery.game.data_players",
         "dualquery.game.play",
         "dualquery.fitting.fitter",
         "dualquery.fitting.cpu",
@@ -199,7 +197,7 @@ def test_every_data_player_and_oracle_is_checked() -> None:
 @pytest.mark.parametrize(
     "name",
     [
-        "dualquery.game.data_players",
+        "dualquery.game.play",
         "dualquery.beliefs.multiplicative_weights",
         "dualquery.oracles.local_search",
         "dualquery.fitting.cpu",

@@ -13,11 +13,10 @@ from typing import Any
 import numpy as np
 import pytest
 
-from dualquery.audits import sessions
-from dualquery.audits.audit import audit
+from dualquery.audits import audit as auditing
+from dualquery.audits.audit import audit, slot_session
 from dualquery.audits.case import ALONE, REPLACED, Case, Verdict
 from dualquery.audits.curator import exact_hazard
-from dualquery.audits.sessions import slot_session
 from dualquery.errors import BudgetError
 from dualquery.privacy.budget import Accounting, Budget
 from dualquery.privacy.curator import Curator, Surprise
@@ -140,15 +139,15 @@ def kept_threshold(patch: Patch) -> None:
 SLOTTED = sampled(slot_session(ALONE).sampler)
 FLIGHT = HazardTest(Fraction(3, 10), threshold=20, order=2)  # cheap enough for eight slots
 # Answers so rough that a session could have two hundred of them, if only one epoch were paid for.
-MANY_ANSWERS = sessions.Session(
+MANY_ANSWERS = auditing.Session(
     REPLACED,
     Budget(epsilon=1.2, delta=0.0, neighbours=REPLACED.neighbours, accounting=Accounting.PURE),
-    sessions.VECTOR,
+    auditing.VECTOR,
     Laplace(Fraction(1000)),
-    sessions.queries(*((0, 0),) * 80 + ((1, 0),) * 80),
+    auditing.queries(*((0, 0),) * 80 + ((1, 0),) * 80),
 )
 OPPOSED = ((0, 0),) * 80 + ((1, 0),) * 80
-UNENDING = sampled(sessions.epoch_session(REPLACED, OPPOSED, 1).sampler)
+UNENDING = sampled(auditing.epoch_session(REPLACED, OPPOSED, 1).sampler)
 TWINS = [
     Twin("no cap on fires", no_cap_on_fires, SLOTTED, 200),
     Twin("tests after the fire", serves_after_the_fire, SLOTTED, 200),

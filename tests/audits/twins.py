@@ -14,7 +14,8 @@ import numpy as np
 import pyarrow as pa
 import pytest
 
-from dualquery.audits import curator, releases, sessions
+from dualquery.audits import audit as auditing
+from dualquery.audits import curator, releases
 from dualquery.audits.case import ALONE, BITS, DUPLICATES, REPLACED, Case, Claim, Pair, Sampled, Sampler
 from dualquery.audits.curator import exact_hazard, exact_selection
 from dualquery.counting import opening
@@ -335,7 +336,7 @@ def ten_in_flight(at_once: int) -> Sampler:
     def sample(side: int, runs: int, entropy: Any, tell: Any) -> Sampled:
         fires = []
         for _ in range(runs):
-            ledger, fired, found = Ledger(sessions.HAZARD_BUDGET), 0, [True]
+            ledger, fired, found = Ledger(auditing.HAZARD_BUDGET), 0, [True]
             for _ in range(60):
                 try:
                     if any(found):
@@ -348,7 +349,7 @@ def ten_in_flight(at_once: int) -> Sampler:
             tell(1)
         return Sampled(
             {"fires": np.array(fires)},
-            Claim(sessions.HAZARD_BUDGET.epsilon, sessions.HAZARD_BUDGET.delta),
+            Claim(auditing.HAZARD_BUDGET.epsilon, auditing.HAZARD_BUDGET.delta),
         )
 
     return sample
@@ -395,11 +396,11 @@ def nothing(patch: Patch) -> None:
 
 
 ASKED = [
-    Twin("no cap on fires", no_cap_on_fires, sampled(sessions.hazard_session().sampler), 500),
+    Twin("no cap on fires", no_cap_on_fires, sampled(auditing.hazard_session().sampler), 500),
     Twin(
         "tests after the last fire",
         tests_after_the_last_fire,
-        sampled(sessions.hazard_session().sampler),
+        sampled(auditing.hazard_session().sampler),
         500,
     ),
     Twin(
@@ -417,13 +418,13 @@ ASKED = [
     Twin(
         "an epoch that does not close",
         an_epoch_that_does_not_close,
-        sampled(sessions.epoch_session(REPLACED, ((0, 0),) * 80 + ((1, 0),) * 80, 1).sampler),
+        sampled(auditing.epoch_session(REPLACED, ((0, 0),) * 80 + ((1, 0),) * 80, 1).sampler),
         600,
     ),
     Twin(
         "no query noise",
         no_query_noise,
-        sampled(sessions.epoch_session(REPLACED, sessions.UP_AND_DOWN, 1).sampler),
+        sampled(auditing.epoch_session(REPLACED, auditing.UP_AND_DOWN, 1).sampler),
         2000,
     ),
     Twin("the tested value is the answer", nothing, sampled(lambda: tested_value(reused=True)), 300_000),

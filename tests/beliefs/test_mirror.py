@@ -9,8 +9,15 @@ import pytest
 
 from dualquery.beliefs.euclidean import SPREADS, Covariances, ImplicitEuclidean, ProductBase
 from dualquery.beliefs.factored import Products
-from dualquery.beliefs.mirror import Euclidean, MirrorDescent, MirrorMap, NegativeEntropy, PNorm
-from dualquery.beliefs.multiplicative_weights import Schedule, StepSize
+from dualquery.beliefs.multiplicative_weights import (
+    Euclidean,
+    MirrorDescent,
+    MirrorMap,
+    NegativeEntropy,
+    PNorm,
+    Schedule,
+    StepSize,
+)
 from dualquery.errors import DualQueryError
 from dualquery.game.play import Heard, TableQuery
 from dualquery.queries.families import from_spec, from_texts

@@ -22,8 +22,7 @@ from dualquery.beliefs.multiplicative_weights import (
     nearest_probabilities,
     update,
 )
-from dualquery.game.data_players import LearningDataPlayer
-from dualquery.game.play import Heard, TableQuery, Transcript
+from dualquery.game.play import Heard, LearningDataPlayer, TableQuery, Transcript
 from dualquery.table.domain import Categorical, Domain
 
 DOMAIN = Domain(

@@ -168,8 +168,22 @@ def test_a_column_that_the_prior_lacks_is_drawn_from_its_table() -> None:
 def test_rows_are_drawn_as_often_as_they_weigh() -> None:
     rng = np.random.default_rng(0)
     weights = rng.dirichlet(np.ones(30))
-    drawn = Reweighted(np.arange(30, dtype=np.int32)[:, None], weights).drawn(1_000, rng)
-    assert np.abs(np.bincount(drawn[:, 0], minlength=30) - 1_000 * weights).max() <= 1
+    domain = Domain((Categorical("a", tuple(map(str, range(30)))),))
+    codes = np.arange(30, dtype=np.int32)[:, None]
+    drawn = Reweighted(codes, weights).drawn(1_000, rng, Tables(domain, ((0,),)))
+    assert len(drawn) == 1_000
+    assert np.abs(np.bincount(drawn[:, 0], minlength=30) - 1_000 * weights).max() <= 2
+
+
+def test_rows_that_are_drawn_keep_the_tables_of_the_weights() -> None:
+    """Rounded one by one at random, cells would be off by about ½ √(rows in the cell)."""
+    codes = population(5_000, 3).astype(np.int32)
+    weights = np.random.default_rng(1).exponential(size=len(codes))
+    tables = Tables(DOMAIN, tuple(combinations(range(len(SIZES)), 2)))
+    drawn = Reweighted(codes, weights).drawn(3_000, np.random.default_rng(2), tables)
+    wanted = 3_000 * WeighedRows.of(codes, tables).totals(weights / weights.sum())
+    held = WeighedRows.of(drawn, tables).totals(np.ones(len(drawn)))
+    assert np.abs(held - wanted).mean() < 1.5
 
 
 def test_masses_of_the_parts_are_as_wanted() -> None:

@@ -10,8 +10,14 @@ import numpy as np
 import pytest
 
 from dualquery.counting.counter import MemoryCounter
-from dualquery.game.data_players import BestResponseDataPlayer, LearningDataPlayer
-from dualquery.game.play import Challenge, Transcript, play, played
+from dualquery.game.play import (
+    BestResponseDataPlayer,
+    Challenge,
+    LearningDataPlayer,
+    Transcript,
+    play,
+    played,
+)
 from dualquery.game.query_players import (
     PARTS,
     BestResponseQueryPlayer,

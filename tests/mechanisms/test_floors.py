@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+import math
+
 import numpy as np
 import pytest
 
 from dualquery.fitting.measured import Measured, Numbers
+from dualquery.fitting.prior import Trust
 from dualquery.mechanisms.floors import MISFITS, ON_ONE_SIDE, UNSEEN, WITHIN, floors
 from dualquery.queries.families import from_texts
 from dualquery.queries.random_families import random_literals
@@ -172,3 +175,32 @@ def test_the_law_of_unmeasured_pairs_holds_what_it_says() -> None:
     assert sums == pytest.approx(
         0.8 * tau * np.sqrt(p * (1 - p)).sum() * np.sqrt(q * (1 - q)).sum(), rel=0.02
     )
+
+
+@pytest.mark.parametrize("share", [1.0, 0.0])
+def test_with_a_prior_bars_of_one_attribute_are_as_wide_as_both_leave_open(share: float) -> None:
+    """p ± √(p(1 − p)/N₁) before, σ measured: about the posterior mean the truth lies as narrowly as both say."""
+    rng, counted, sigma = np.random.default_rng(5), 200.0, 30.0
+    domain = Domain((Categorical("a", ("0", "1")),))
+    before = 0.3 * 0.7 / counted * RECORDS**2
+    part = before / (before + sigma**2)
+    held, widths, group = [], [], from_texts(domain, ["a = 1"]).groups[0]
+    for _ in range(400):
+        true = 300 + rng.normal(0, math.sqrt(before))
+        seen = true + rng.normal(0, sigma)
+        middle = (1 - part) * 300 + part * seen
+        told = Measured((0,), np.array([RECORDS / 2 - seen, seen - RECORDS / 2]), 2 * sigma**2)
+        made = Records.from_rows(domain, (np.arange(10_000) < 10 * middle).astype(np.int32)[:, None])
+        trust = Trust(counted, share, counted)
+        number = Measured((), np.array(float(RECORDS)), 0.0)
+        answer = np.array([middle / RECORDS])
+        (least,) = floors(group, answer, (told, number), made, RECORDS, trust).least
+        held.append(abs(true - middle) <= least * RECORDS)
+        widths.append(least * RECORDS)
+    narrow = WITHIN * math.sqrt(part) * sigma
+    if share:
+        assert 0.93 < np.mean(held) < 0.97
+        assert np.mean(widths) == pytest.approx(narrow, rel=0.05)
+    else:
+        assert np.mean(held) > 0.98
+        assert np.mean(widths) > 1.3 * narrow

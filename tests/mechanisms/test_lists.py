@@ -19,8 +19,7 @@ from dualquery.privacy.curator import Curator
 from dualquery.privacy.ledger import Ledger
 from dualquery.privacy.neighbours import Neighbours
 from dualquery.queries.families import from_spec, from_texts
-from dualquery.queries.language.codes import lists_of, lookups_of
-from dualquery.queries.lists import Lists, record_cells
+from dualquery.queries.lists import Lists, lists_of, lookups_of, record_cells
 from dualquery.queries.workload import Workload
 from dualquery.randomness import SeededEntropy
 from dualquery.releases.make import release

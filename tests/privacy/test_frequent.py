@@ -13,8 +13,7 @@ import pytest
 from dualquery.counting.counter import MemoryCounter
 from dualquery.errors import BudgetError, DualQueryError
 from dualquery.privacy.budget import Accounting, Budget
-from dualquery.privacy.curator import Curator
-from dualquery.privacy.frequent import threshold
+from dualquery.privacy.curator import Curator, threshold
 from dualquery.privacy.ledger import Ledger
 from dualquery.privacy.neighbours import Neighbours, PersonAddRemove, PersonReplace
 from dualquery.privacy.noise import Gaussian

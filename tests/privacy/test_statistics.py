@@ -60,11 +60,13 @@ from dualquery.queries.binary import (
     SecondMoments,
     held_lengths,
 )
-from dualquery.queries.cells import DistinctTexts, SortedCells, TextCounts
+from dualquery.queries.cells import BinSums, DistinctTexts, SortedCells, TextCounts
 from dualquery.queries.countable import Countable, Together
 from dualquery.queries.cuts import Blocks, CoarseEdges, LikelyPairs, degrees
+from dualquery.queries.derived import FINE as FINE_MISFIT
 from dualquery.queries.derived import (
     Balance,
+    Errors,
     GroupBalances,
     InRecords,
     Interactions,
@@ -72,6 +74,7 @@ from dualquery.queries.derived import (
     Multiplied,
     QueryCount,
     SignedTables,
+    SummedMisfits,
     TableCells,
     integer_interaction,
     interaction_distance,
@@ -79,13 +82,10 @@ from dualquery.queries.derived import (
 )
 from dualquery.queries.distances import Distances, DistanceSums, Knots
 from dualquery.queries.families import from_texts, parities
-from dualquery.queries.group import Group, Listed, NotProducts, bound_of_queries
-from dualquery.queries.inside import BinSums
+from dualquery.queries.group import Group
 from dualquery.queries.language.units import groups_of
 from dualquery.queries.lists import NamedCells
 from dualquery.queries.means import CellMeans
-from dualquery.queries.misfits import FINE as FINE_MISFIT
-from dualquery.queries.misfits import Errors, SummedMisfits
 from dualquery.queries.tables import Tables, centred
 from dualquery.queries.views import Tallies, View, ViewInteractions, ViewTables
 from dualquery.queries.workload import Workload
@@ -145,7 +145,7 @@ class Graded:
     def size(self) -> int:
         return len(self.levels)
 
-    bound = bound_of_queries
+    bound = Group.bound
 
     def counts(self, records):
         return np.array(self.levels, np.int64)[:, records.to_rows()[:, 0]].sum(axis=1)
@@ -853,7 +853,7 @@ def classes_with(module: ModuleType, *members: str) -> set[type]:
         if kind.__module__ == module.__name__
         and not getattr(kind, "_is_protocol", False)
         and not inspect.isabstract(kind)
-        and kind not in (Listed, NotProducts, Held)  # of which there are kinds
+        and kind not in (Held,)  # of which there are kinds
         and all(hasattr(kind, member) for member in members)
     }
 

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 from dualquery.errors import QueryError, SchemaError
 from dualquery.queries.conjunctions import Conjunctions, Parities
-from dualquery.queries.language.canonical import Literal, Query, canonical
+from dualquery.queries.language.formula import Literal, Query, canonical
 from dualquery.queries.language.reader import parse, to_groups
 from dualquery.table.domain import Categorical, Column, Domain, Items, Numeric
 

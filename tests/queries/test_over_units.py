@@ -12,7 +12,7 @@ from dualquery.errors import QueryError
 from dualquery.queries.families import from_spec, from_texts
 from dualquery.queries.group import Group
 from dualquery.queries.language.units import groups_of, rows_groups_of
-from dualquery.queries.over_units import OverUnits
+from dualquery.queries.views import OverUnits
 from dualquery.table.units import Units, units_of
 from tests.house import HOUSEHOLDS, database_in
 

@@ -24,9 +24,9 @@ from dualquery.privacy.curator import Curator
 from dualquery.privacy.ledger import Ledger
 from dualquery.privacy.neighbours import PersonAddRemove, PersonReplace
 from dualquery.privacy.noise import Gaussian, Laplace
+from dualquery.queries.derived import WEIGHT, Errors
 from dualquery.queries.families import marginals
 from dualquery.queries.means import values_of
-from dualquery.queries.misfits import WEIGHT, Errors
 from dualquery.queries.tables import Tables
 from dualquery.randomness import SeededEntropy
 from dualquery.releases.acceptance import FAIL, LEVEL, PASS, UNKNOWN, Wanted, told_within
@@ -40,7 +40,7 @@ from dualquery.releases.check import (
     pooled,
     set_aside,
 )
-from dualquery.releases.plan import plan_checked
+from dualquery.releases.plan import Request, plan_checked
 from dualquery.table.encoding import encode
 from dualquery.table.records import Records
 from dualquery.table.schema import Schema
@@ -111,7 +111,7 @@ def test_a_check_and_its_plan_fit_the_budget(
         pytest.skip("the number of records is public")
     whole = limits(accounting, neighbours, epsilon, adaptive=adaptive)
     task = Task(marginals(domain, 2), 1_000_000, whole)
-    _, plan, check = plan_checked(task, {}, "projection", Wanted(0.01))
+    _, plan, check = plan_checked(task, Request(task.workload, {}, "projection", checking=Wanted(0.01)))
     assert isinstance(check, Reserved)
     assert plan.task.budget.epsilon < epsilon
     ledger = Ledger(whole)

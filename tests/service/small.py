@@ -17,7 +17,7 @@ import pyarrow.csv
 import dualquery
 from dualquery import Accounting, Budget, Neighbours
 from dualquery.interactive import rule
-from dualquery.service import create
+from dualquery.service.run import begin
 from dualquery.service.settings import Settings
 
 ROWS = 20_000
@@ -81,7 +81,7 @@ def files(folder: Path) -> Path:
 
 def begun(folder: Path, *, place: str | None = None, tolerance: float | None = None) -> Settings:
     """A service over these files."""
-    return create.begin(
+    return begin(
         folder / "people.csv",
         schema=folder / "schema.toml",
         epsilon=1.0,

@@ -11,7 +11,7 @@ import dualquery
 from dualquery import Budget, BudgetError, Neighbours
 from dualquery.ledger.books import Books, create
 from dualquery.ledger.journal import Storage
-from dualquery.service.create import begin
+from dualquery.service.run import begin
 from dualquery.service.settings import Settings
 from tests.service import small
 

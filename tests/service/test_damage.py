@@ -15,9 +15,8 @@ import pytest
 from dualquery import cli
 from dualquery.errors import DualQueryError, LedgerError
 from dualquery.ledger.chain import _SIZE, Witness
-from dualquery.service.create import begin
 from dualquery.service.journal import ledger_status
-from dualquery.service.run import opened
+from dualquery.service.run import begin, opened
 from dualquery.service.settings import Settings, read_settings
 from tests.service import small
 from tests.service.conftest import Make, ask, token

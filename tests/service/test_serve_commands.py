@@ -24,7 +24,7 @@ from dualquery.interactive import opening
 from dualquery.interactive.answers import Badge
 from dualquery.registry import KINDS
 from dualquery.releases.release import Release
-from dualquery.service import create
+from dualquery.service import run as service_run
 from dualquery.service.journal import LedgerJournal, ledger_status, log_of
 from dualquery.service.run import opened, serve
 from dualquery.service.settings import ServiceError, read_settings
@@ -184,8 +184,8 @@ STOPS = {
     "before the charge": (LedgerJournal, "append"),
     "after the charge": (opening, "make_release"),
     "before it was saved": (Release, "save"),
-    "before it was opened": (create, "table_of"),
-    "before the file": (create, "write_whole"),
+    "before it was opened": (service_run, "table_of"),
+    "before the file": (service_run, "write_whole"),
 }
 
 

@@ -24,11 +24,10 @@ from uvicorn.server import ServerState
 import dualquery
 from dualquery import Accounting, Budget, Neighbours
 from dualquery.interactive.journal import Burned, Fired
-from dualquery.service import create
 from dualquery.service.app import configured
 from dualquery.service.journal import ledger_status
 from dualquery.service.limits import Daily, ProblemError
-from dualquery.service.run import opened
+from dualquery.service.run import begin, opened
 from tests.service.conftest import Make, Running, running
 
 SIZES = {"a": 24, "b": 25, "c": 28}  # 16,800 cells
@@ -56,7 +55,7 @@ def wide(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Running]:
         seed=1,
         mechanism="projection",
     ).save(folder / "earlier")
-    made = create.begin(
+    made = begin(
         folder / "people.csv",
         schema=folder / "schema.toml",
         epsilon=1.0,

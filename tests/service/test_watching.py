@@ -21,10 +21,10 @@ from dualquery.interactive import rule
 from dualquery.ledger.journal import Storage
 from dualquery.ledger.storage import AwayError
 from dualquery.privacy.thresholds import HazardTest
-from dualquery.service import create, worker
+from dualquery.service import worker
 from dualquery.service.journal import ledger_status
 from dualquery.service.limits import Departure, RequestCounts
-from dualquery.service.run import opened, rehearse
+from dualquery.service.run import opened, quantum_for, rehearse
 from tests.service import small
 from tests.service.conftest import Make, Running, ask, running, token
 
@@ -229,17 +229,17 @@ def test_tables_of_tests_are_ready_before_anybody_asks(make: Make, monkeypatch: 
 
 
 def test_the_quantum_of_a_new_service_is_measured(make: Make, monkeypatch: pytest.MonkeyPatch) -> None:
-    assert create.quantum_for(0.001) == 0.02
-    assert create.quantum_for(0.0051) == 0.04
-    assert create.quantum_for(1.0) == 5.12
-    assert create.quantum_for(1000.0) <= 60
+    assert quantum_for(0.001) == 0.02
+    assert quantum_for(0.0051) == 0.04
+    assert quantum_for(1.0) == 5.12
+    assert quantum_for(1000.0) <= 60
     asked: list[int] = []
 
     def slow(table: Any, *, rows: int = 1024) -> float:
         asked.append(rows)
         return 0.1
 
-    monkeypatch.setattr(create, "rehearse", slow)
+    monkeypatch.setattr("dualquery.service.run.rehearse", slow)
     settings = make()
     assert asked == [small.ROWS]
     assert "quantum = 0.64" in (settings.folder / "service.toml").read_text()

@@ -55,14 +55,21 @@ from dualquery.privacy.prices import Price, least_gaussian
 from dualquery.privacy.scores import Score, SignedErrors, TableErrors, rate_within
 from dualquery.privacy.thresholds import HazardTest
 from dualquery.queries.binary import HeldItems, HeldPairs
-from dualquery.queries.cells import DistinctTexts, SortedCells, TextCounts
+from dualquery.queries.cells import BinSums, DistinctTexts, SortedCells, TextCounts
 from dualquery.queries.countable import NOTHING, Bound, Countable, Derived, Together
 from dualquery.queries.cuts import Blocks, CoarseEdges, LikelyPairs, degrees
-from dualquery.queries.derived import Balance, Interactions, TableCells, number_of_records
+from dualquery.queries.derived import (
+    FINE,
+    WEIGHT,
+    Balance,
+    Errors,
+    Interactions,
+    SummedMisfits,
+    TableCells,
+    number_of_records,
+)
 from dualquery.queries.distances import Knots, distances_to
 from dualquery.queries.families import from_texts
-from dualquery.queries.inside import BinSums
-from dualquery.queries.misfits import FINE, WEIGHT, Errors, SummedMisfits
 from dualquery.queries.tables import Tables
 from dualquery.queries.views import Tallies, View, ViewTables
 from dualquery.queries.workload import Workload

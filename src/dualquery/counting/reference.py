@@ -29,17 +29,15 @@ from dualquery.queries.binary import (
     Lengths,
     SecondMoments,
 )
-from dualquery.queries.cells import SortedCells, TextCounts
+from dualquery.queries.cells import BinSums, SortedCells, TextCounts
 from dualquery.queries.conjunctions import Conjunctions, Parities
 from dualquery.queries.countable import Countable
 from dualquery.queries.cuts import CoarseEdges, Cuts
 from dualquery.queries.distances import DistanceSums, Knots
 from dualquery.queries.group import NONE
-from dualquery.queries.inside import BinSums
 from dualquery.queries.lists import Lists, NamedCells
-from dualquery.queries.over_units import OverUnits
 from dualquery.queries.tables import Tables
-from dualquery.queries.views import MOST_PAIRED, WHOLE, Tallies, ViewTables
+from dualquery.queries.views import MOST_PAIRED, WHOLE, OverUnits, Tallies, ViewTables
 from dualquery.table.codes import cells_of
 from dualquery.table.graph import Graph
 from dualquery.table.places import HALF

@@ -5,10 +5,10 @@ deviation σ. It is trusted as far as its noise allows, against the mean m₀ of
 
     m̂ = m₀ + (m − m₀) · τ²/(τ² + (σ/n)²),        τ = t · min(m₀, 1 − m₀),
 
-with the t of all bins of the column under which their measured means are the most likely (empirical Bayes), and ½ for
-bins that say little about each other: the first, the last, and those that are far wider than most. The law
-follows the neighbouring bins (`table.numbers`). It is *tilted*, its quantiles u weighed by e^{θu}, with the θ
-for which the mean place is m̂. Which record has which quantile is said by the copula (`fitting.copula`). Codes stay as
+with the t of all bins of the column under which their measured means are the most likely (empirical Bayes), and ½
+for bins that say little about each other: the first, the last, and those that are far wider than most. The law
+follows the neighbouring bins (`table.numbers`). It is *tilted*, its quantiles u weighed by e^{θu}, with the θ for
+which the mean place is m̂. Which record has which quantile is said by the copula (`fitting.copula`). Codes stay as
 they are, and so do all tables.
 """
 
@@ -24,7 +24,7 @@ from numpy.typing import NDArray
 from dualquery.fitting.copula import hidden_normals
 from dualquery.fitting.measured import Measured, Numbers
 from dualquery.pool import together
-from dualquery.queries.inside import BinSums
+from dualquery.queries.cells import BinSums
 from dualquery.table.domain import Domain
 from dualquery.table.numbers import Numeric, quantiles_in_bins, shuffled, spread
 from dualquery.table.places import MOST, Places, has_places, places_of, widths_of

@@ -11,7 +11,7 @@
 4. *Gate*: y′ = y + √τ g and y″ = y − g/√τ with g of the noise's own law are two independent measurements out of one
    ("thinning"), variances (1 + τ) and (1 + 1/τ) times as large. Both fits, A with P and B without it, are made from
    y′; y″ says which share α of A does best, and so how much of A is released. A prior that is wrong is left.
-5. *Rows* by systematic sampling of the weights.
+5. *Rows*: weights times the number of rows, rounded such that measured tables stay as they are (`rounded`).
 """
 
 from __future__ import annotations
@@ -89,10 +89,13 @@ class PublicRows:
 
 @dataclass(frozen=True)
 class Trust:
-    """How far public rows were believed: the records that they count as, and the share of the release they have."""
+    """How far public rows were believed: the records that they count as (their one-way tables by themselves as
+    `of_ones`), and the share of the release they have.
+    """
 
     records: float
     share: float
+    of_ones: float = 0.0
 
     @property
     def words(self) -> str:
@@ -102,6 +105,9 @@ class Trust:
         return f"the prior counts as {self.records:,.0f} records{part}"
 
 
+NO_TRUST = Trust(0.0, 0.0)
+
+
 @dataclass(frozen=True, eq=False)
 class Reweighted:
     """Rows and how much each counts, together one."""
@@ -109,12 +115,14 @@ class Reweighted:
     codes: NDArray[np.int32]
     weights: Reals
 
-    def drawn(self, number: int, rng: np.random.Generator) -> Rows:
-        """So many rows, each as often as its weight says, up to one (systematic sampling), in random order."""
-        edges = np.cumsum(self.weights)
-        places = (np.arange(number) + rng.random()) / number * edges[-1]
-        found = self.codes[np.minimum(np.searchsorted(edges, places, side="right"), len(edges) - 1)]
-        return found[rng.permutation(number)]
+    def drawn(self, number: int, rng: np.random.Generator, tables: Tables) -> Rows:
+        """So many rows, each as often as its weight says, up to one, with these tables; in random order."""
+        shares = self.weights / self.weights.sum()
+        times = WeighedRows.of(self.codes, tables).rounded(number * shares, rng.permutation(len(shares)))
+        # rounding leaves a few rows too many or too few
+        more = rng.choice(len(shares), max(0, number - int(times.sum())), p=shares)
+        found = self.codes[np.concatenate([np.repeat(np.arange(len(shares)), times), more])]
+        return found[rng.permutation(len(found))[:number]]
 
     def mixed(self, share: float, other: Rows) -> Reweighted:
         """A share of these, and the rest of rows that count alike."""
@@ -143,18 +151,19 @@ def fit_with_prior(
     share = public.share
     if share is None:
         first, second = thinned(known, rng)
-        held, _ = around(first, public, rng, STEPS // 2)
+        held, *_ = around(first, public, rng, STEPS // 2)
         progress(1, 4)
         share = share_borne_out(second, held, refit(first, effort, rng, no_progress))
     progress(2, 4)
     if share == 0:
-        return refit(known, effort, rng, no_progress), Trust(0.0, 0.0)
-    found, records = around(known, public, rng, STEPS)
+        return refit(known, effort, rng, no_progress), NO_TRUST
+    found, of_ones, records = around(known, public, rng, STEPS)
     progress(3, 4)
     if share < 1:
         found = found.mixed(share, refit(known, effort, rng, no_progress))
     progress(4, 4)
-    return found.drawn(effort.rows, rng), Trust(records, share)
+    tables = Tables(known.domain, tuple(known.of_order(2) or known.of_order(1)))
+    return found.drawn(effort.rows, rng, tables), Trust(records, share, of_ones)
 
 
 def thinned(
@@ -197,22 +206,24 @@ def share_borne_out(second: MeasuredTables, held: Reweighted, without: Rows) -> 
 
 def around(
     known: MeasuredTables, public: PublicRows, rng: np.random.Generator, steps: int
-) -> tuple[Reweighted, float]:
-    """The likeliest weights around public rows, and the number of records that these count as."""
+) -> tuple[Reweighted, float, float]:
+    """The likeliest weights around public rows, and the number of records that these count as: by one-way tables,
+    and by pairs.
+    """
     most = 1 / (1 / known.total + 1 / public.number)
     ones = _likely_ones(known, public, rng)
     support = Support.of(public, ones, known.domain, rng)
     margins, others = known.of_order(1), [s for s in known.interactions if len(s) > 1]
     tables = Tables(known.domain, tuple(margins))
     rows = WeighedRows.of(support.codes, tables)
-    parts, number = _trust(known, margins, support.tables(rows, support.base), most, public)
+    parts, of_ones = _trust(known, margins, support.tables(rows, support.base), most, public)
     start = support.mixed(support.base, parts)
     weights = reweighted(
-        rows, start, _target(known, margins), number * _penalty(known, tables), steps * 2 // 3
+        rows, start, _target(known, margins), of_ones * _penalty(known, tables), steps * 2 // 3
     )
     pairs = known.of_order(2)
     if not pairs:
-        return Reweighted(support.codes, weights), number
+        return Reweighted(support.codes, weights), of_ones, of_ones
     base = support.base * weights / np.maximum(start, np.finfo(np.float64).tiny)
     rows = WeighedRows.of(support.codes, Tables(known.domain, tuple(pairs)))
     parts, number = _trust(known, pairs, support.tables(rows, base), most, public)
@@ -222,7 +233,7 @@ def around(
     target = joined([centred(held[n]) for n in range(len(margins))])
     target = np.concatenate([target, _target(known, others)])
     weights = reweighted(rows, support.mixed(base, parts), target, number * _penalty(known, tables), steps)
-    return Reweighted(support.codes, weights), number
+    return Reweighted(support.codes, weights), of_ones, number
 
 
 def _target(known: MeasuredTables, sets: Sequence[Set]) -> Reals:

@@ -3,6 +3,8 @@
 The data player moves records, the query player moves queries, the payoff is q(D) − q(x). Every mechanism is a choice
 of who learns and who best-responds (docs/how_it_works.md). The value of the game is zero, so the average move of a
 data player without regret answers every query approximately.
+
+Data players hear challenges, not data: nothing here may import the privacy package.
 """
 
 from __future__ import annotations
@@ -15,6 +17,7 @@ from typing import Any, Generic, Protocol, TypeVar
 import numpy as np
 from numpy.typing import NDArray
 
+from dualquery.queries.workload import Workload
 from dualquery.types import Cells, Set
 
 Record = NDArray[np.int32]  # one value an attribute
@@ -127,3 +130,54 @@ def play(
         hears(transcript.last_reply())
         progress(transcript.rounds, rounds)
     return transcript
+
+
+Oracle = Callable[[Challenge, Record, np.random.Generator], Record]
+Fallback = Callable[[np.random.Generator], Record]
+
+
+class BestResponseDataPlayer:
+    """Answers each challenge with a record of (nearly) the greatest weight, found by an oracle.
+
+    What no query of the challenge decides is left to `fallback`, a public choice.
+    """
+
+    def __init__(self, oracle: Oracle, fallback: Fallback, rng: np.random.Generator) -> None:
+        self._oracle = oracle
+        self._fallback = fallback
+        self._rng = rng
+
+    def reply(self, transcript: Transcript[Challenge, Record], challenge: Challenge) -> Record:
+        return self._oracle(challenge, self._fallback(self._rng), self._rng)
+
+
+class Belief(Protocol[Takes, Gives]):
+    """What a learning data player holds: something that answers queries, and changes by what it hears.
+
+    A distribution over records that is written out or factored is the first kind; rows with weights, cells that
+    were touched, or a graph may be others.
+    """
+
+    def hear(self, challenge: Takes) -> None:
+        """Move towards what was heard."""
+
+    def snapshot(self) -> Gives:
+        """The belief as it stands; what is heard later does not change it."""
+
+
+class Snapshot(Protocol):
+    """What leaves a belief."""
+
+    def answers(self, workload: Workload) -> NDArray[np.float64]:
+        """The fraction of each query."""
+
+
+class LearningDataPlayer(Generic[Said, Replied]):
+    """Hears every challenge, and replies with its belief as it stands."""
+
+    def __init__(self, belief: Belief[Said, Replied]) -> None:
+        self._belief = belief
+
+    def reply(self, transcript: Transcript[Said, Replied], challenge: Said) -> Replied:
+        self._belief.hear(challenge)
+        return self._belief.snapshot()

@@ -5,7 +5,10 @@ again, so that their errors are smaller than the noise that was drawn. Of a ques
 known: m of k values, of an interaction with variance v a cell, have the variance v·m(k − m)/k, and the noise of the
 number of records, which they are divided by, adds (p − m/k)² times its variance. A bar is nowhere narrower; and where
 rows say something else than what was measured (y, with deviation σ), as shrinking has it, the truth still lies about
-y, beyond y ± 1.64σ on either side in one of twenty cases: a bar about m is |m − y| + 1.64σ at least.
+y, beyond y ± 1.64σ on either side in one of twenty cases: a bar about m is |m − y| + 1.64σ at least. Where public
+rows that count as N₁ records have a share α of the release (`fitting.prior`), the share p that they say is off by
+√(p(1 − p)/N₁) before anything is measured: with both, the deviation is less than σ, and the truth lies about m. Of
+the narrowest bar this makes the part α.
 
 *Pairs that were never measured together.* Rows make them as independent as what was measured allows, and so do
 replicas, of those rows. How far they lie from it nobody knows. As prior, the cells of a pair over the product of its
@@ -30,6 +33,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from dualquery.fitting.measured import HALF_NORMAL, LEAST, Measured, Numbers
+from dualquery.fitting.prior import NO_TRUST, Trust
 from dualquery.mechanisms.error_bars import LEVEL
 from dualquery.mechanisms.item_floors import ITEMS, Baskets
 from dualquery.queries.group import NONE, Group, Predicates, equalities
@@ -67,7 +71,12 @@ class Floors(NamedTuple):
 
 
 def floors(
-    group: Group, answers: Fractions, measured: Sequence[Measured], released: Records, records: int
+    group: Group,
+    answers: Fractions,
+    measured: Sequence[Measured],
+    released: Records,
+    records: int,
+    trust: Trust = NO_TRUST,
 ) -> Floors:
     """Of questions that have these answers in rows that were fitted to measurements of so many records."""
     rows = group.products(np.arange(group.size, dtype=np.int64))
@@ -78,7 +87,7 @@ def floors(
         asked, place = rows.literals[single].max(axis=1), rows.positions[single]
         negated = (asked & 1 == 1) != rows.complement[single]
         share = np.where(negated, 1 - answers[place], answers[place])
-        least[place] = _alone(rows.predicates, asked >> 1, share, measured, released.domain, records)
+        least[place] = _alone(rows.predicates, asked >> 1, share, measured, released.domain, records, trust)
     if not several.any():
         return Floors(least, more)
     place, literals = rows.positions[several], rows.literals[several]
@@ -102,16 +111,15 @@ def _alone(
     measured: Sequence[Measured],
     domain: Domain,
     records: int,
+    trust: Trust = NO_TRUST,
 ) -> Reals:
     """The least bars of these predicates, which have such shares in the rows; 0 where nobody knows it."""
     told, noise = _told(predicates, asked, share, measured, domain)
-    known: Reals = np.where(
-        noise > 0,
-        np.maximum(
-            WITHIN * noise, np.abs(share * records - np.clip(told, 0.0, records)) + ON_ONE_SIDE * noise
-        ),
-        0.0,
-    )
+    apart = np.abs(share * records - np.clip(told, 0.0, records))
+    usual = np.maximum(WITHIN * noise, apart + ON_ONE_SIDE * noise)
+    by_prior = trust.of_ones * noise**2 / np.maximum(records**2 * share * (1 - share), LEAST)
+    believed = WITHIN * noise / np.sqrt(1 + by_prior)
+    known: Reals = np.where(noise > 0, (1 - trust.share) * usual + trust.share * believed, 0.0)
     return known / records
 
 

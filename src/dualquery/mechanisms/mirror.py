@@ -39,8 +39,17 @@ import numpy as np
 
 from dualquery.beliefs.euclidean import ImplicitEuclidean, ProductBase, SignedDensity
 from dualquery.beliefs.factored import Factored
-from dualquery.beliefs.mirror import Euclidean, MirrorDescent, MirrorMap, NegativeEntropy, PNorm
-from dualquery.beliefs.multiplicative_weights import ONCE, Schedule, StepSize, nearest_probabilities
+from dualquery.beliefs.multiplicative_weights import (
+    ONCE,
+    Euclidean,
+    MirrorDescent,
+    MirrorMap,
+    NegativeEntropy,
+    PNorm,
+    Schedule,
+    StepSize,
+    nearest_probabilities,
+)
 from dualquery.errors import BudgetError, DualQueryError, QueryError
 from dualquery.fitting.fit import passes, product_start, told
 from dualquery.fitting.fitter import Effort, Targets

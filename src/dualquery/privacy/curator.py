@@ -1,20 +1,40 @@
 """The curator: the only one who knows the counts. Every verb charges the ledger, then draws, then speaks.
 
 The privacy of any mechanism is then one sentence: these calls, adaptive composition, post-processing.
+
+*The texts of a column that occur often* are a histogram of which nobody knows the cells beforehand. Noise is added
+to the numbers of the texts that occur, and what does not exceed a threshold T is not shown. A text that only one of
+two neighbours holds must not be shown; all others are Gaussian measurements. With K records moving, each of them one
+text, the numbers c_i ≥ 1 of texts that only one table holds add up to at most K, and one of them is shown with a
+probability of at most
+
+    Σ P(N > T − c_i)  ≤  max(P(N > T − K), K P(N > T − 1))
+
+because the tail is convex there, so that the sum is largest where one text has all K, or each of K texts one. Of
+discrete Gaussian noise P(N ≥ m) ≤ P(σZ ≥ m − 1) (Canonne, Kamath, Steinke 2020, Proposition 25), so both are at most
+δ_c for the whole number
+
+    T = ⌈max(K + σΦ⁻¹(1 − δ_c), 1 + σΦ⁻¹(1 − δ_c/K))⌉.
+
+Given that no such text is shown, noise being independent from text to text, both tables show texts that both hold:
+the measurement alone. So it is δ_c-approximate ρ-zCDP (Bun and Steinke 2016, Definition 8.1), under every relation;
+failures add up, and add to the δ of what all measurements cost together (docs/privacy.md, "Texts that occur often").
 """
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from fractions import Fraction
+from statistics import NormalDist
 
 import numpy as np
 
 from dualquery.counting.counter import Counter
-from dualquery.errors import BudgetError
+from dualquery.counting.joined import JoinedCounter
+from dualquery.errors import BudgetError, require
 from dualquery.privacy.events import GaussianMeasurement, LaplaceMeasurement
-from dualquery.privacy.frequent import threshold
 from dualquery.privacy.ledger import Allowance, Ledger
 from dualquery.privacy.neighbours import Neighbours
 from dualquery.privacy.noise import Gaussian, Noise
@@ -24,6 +44,7 @@ from dualquery.privacy.thresholds import Found, Slot, Test
 from dualquery.queries.cells import TextCounts
 from dualquery.queries.countable import Countable
 from dualquery.queries.derived import Multiplied
+from dualquery.queries.views import View
 from dualquery.randomness import Entropy
 from dualquery.types import Integers
 
@@ -51,6 +72,10 @@ class Curator:
     @property
     def neighbours(self) -> Neighbours:
         return self._ledger.budget.neighbours
+
+    def of_rows(self, view: View) -> Curator:
+        """The same about the rows of units that have exactly one each: they are records with the same neighbours."""
+        return Curator(JoinedCounter(self._counter, view), self._ledger, self._entropy)
 
     def select(self, score: Score, *, rate: Rate, draws: int = 1) -> Selected:
         """Draw candidates by the exponential mechanism, each with probability ∝ exp(rate · score)."""
@@ -80,7 +105,7 @@ class Curator:
         """The texts of a column whose number, counted so many times, exceeds a threshold after noise; with both.
 
         Texts that do not occur are not drawn for, which fails with the probability `failure` at most, charged beside
-        the measurement (`privacy.frequent`).
+        the measurement (`privacy.curator`).
         """
         what = Multiplied(TextCounts(name), times)
         moving = self.neighbours.records_per_person or 1
@@ -132,3 +157,16 @@ def measured_at_once(curator: Curator, asked: Sequence[Countable], noise: Noise)
     allowances = curator.allow(*(noise.event(each) for each in moved))
     for what, allowance in zip(asked, allowances, strict=True):
         yield curator.measure(what, noise=noise, within=allowance)
+
+
+_ROUNDING = 1e-9  # of quantiles in floats, which are right to about 1e-15
+
+
+def threshold(noise: Gaussian, *, records: int, failure: Fraction, times: int = 1) -> int:
+    """T, of numbers that count every record so many times, where neighbours differ in at most K `records`."""
+    require(0 < failure < Fraction(1, 2), "The probability of a failure must lie between 0 and a half.")
+    ends = ((records, failure), (1, failure / records))
+    return max(
+        times * held + math.ceil(noise.deviation * -NormalDist().inv_cdf(float(chance)) * (1 + _ROUNDING))
+        for held, chance in ends
+    )

@@ -1,4 +1,12 @@
-"""Numbers that are worked out from the counts of queries and tables, each with how far neighbours move it."""
+"""Numbers that are worked out from the counts of queries and tables, each with how far neighbours move it.
+
+*Misfits*: how wrong public rows are, in one whole number a table (`Misfits`), or in a few: summed up over tables, or
+the largest of them (`SummedMisfits`). The error of a table is Σ_cells |count − expected|, in records: a record lies
+in one cell, so that adding it moves the error by 1 at most, and exchanging it for another by 2. That of a mean is
+Σ_groups |Σ_values w · (count − expected)| with weights 0 ≤ w ≤ 1, less the group's own mean: 1 and 2 again. A sum of
+m errors moves m times as far, and so m tables cost their mean no more than one would; the largest of m moves as far
+as one.
+"""
 
 from __future__ import annotations
 
@@ -67,30 +75,6 @@ class InRecords(Derived):
 
 
 @dataclass(frozen=True)
-class Balance(Derived):
-    """count(q) − count(¬q) of one query of a workload: 2·count − unit·rows.
-
-    Every record adds a number between −unit and +unit. Half of the balance tells the count in a table of
-    known length, and where a record is added or removed with half the noise that the count itself would need.
-    """
-
-    workload: Workload
-    query: int
-
-    kept = True
-
-    def counted(self) -> Workload:
-        return self.workload
-
-    def of(self, counts: Integers, rows: int) -> Integers:
-        return 2 * counts[[self.query]] - self.workload.unit * rows
-
-    def bound(self) -> Bound:
-        unit = self.workload.unit
-        return Bound((unit, unit**2), (2 * unit, (2 * unit) ** 2))
-
-
-@dataclass(frozen=True)
 class QueryCount(Derived):
     """The count of one query of a workload, as the papers measure it: a record adds 0 to a unit."""
 
@@ -108,6 +92,22 @@ class QueryCount(Derived):
     def bound(self) -> Bound:
         unit = self.workload.unit
         return Bound((unit, unit**2), (unit, unit**2))
+
+
+@dataclass(frozen=True)
+class Balance(QueryCount):
+    """count(q) − count(¬q) of one query of a workload: 2·count − unit·rows.
+
+    Every record adds a number between −unit and +unit. Half of the balance tells the count in a table of
+    known length, and where a record is added or removed with half the noise that the count itself would need.
+    """
+
+    def of(self, counts: Integers, rows: int) -> Integers:
+        return 2 * counts[[self.query]] - self.workload.unit * rows
+
+    def bound(self) -> Bound:
+        unit = self.workload.unit
+        return Bound((unit, unit**2), (2 * unit, (2 * unit) ** 2))
 
 
 @dataclass(frozen=True)
@@ -180,12 +180,7 @@ class Misfits(Derived):
         return misfits
 
     def bound(self) -> Bound:
-        return misfit_bound(len(self.tables.sets))
-
-
-def misfit_bound(tables: int) -> Bound:
-    """Of the misfits of so many tables, whatever they are."""
-    return Bound((tables, tables), (2 * tables, 4 * tables))
+        return misfit_bound([1] * len(self.tables.sets))
 
 
 @dataclass(frozen=True)
@@ -331,3 +326,80 @@ class SignedTables(MultipliedTables):
             out[members] = noisy[start:stop].reshape(shape) / multiplier
             start = stop
         return out
+
+
+FINE = 32  # errors are counted in so many parts of a record, because what is expected is no whole number
+WEIGHT = 1 << 10  # the weight of one, of a mean
+REACH = FINE << 11  # how far one record moves a number, at most
+
+
+@dataclass(frozen=True, eq=False)
+class Errors:
+    """Of some tables, side by side, the sum of the errors or the largest one, as often as it may be counted.
+
+    `weights` make the error of a mean of it: of every cell, from 0 to `WEIGHT` less the mean of its group; `groups`
+    says of every cell which group it lies in.
+    """
+
+    first: int
+    number: int  # of tables
+    largest: bool = False
+    weights: Integers | None = None
+    groups: Integers | None = None
+
+    def __post_init__(self) -> None:
+        if not 1 <= self.number <= REACH // FINE:
+            raise ValueError("a number is about one table at least, and not about too many")
+        if self.weights is not None and np.abs(self.weights).max(initial=0) > WEIGHT:
+            raise ValueError("weights lie within one record")
+
+    @property
+    def times(self) -> int:
+        """By which the number is multiplied, so that it moves as far as others."""
+        return REACH // (FINE * (1 if self.largest else self.number))
+
+    @property
+    def reach(self) -> int:
+        """How far adding one record moves the number; also the number of an error of one record."""
+        return self.times * FINE * (1 if self.largest else self.number)
+
+    def of(self, off: Integers, tables: Tables) -> int:
+        """The number, from count − expected of every cell of all tables, in parts of a record."""
+        begin, end = int(tables.starts[self.first]), int(tables.starts[self.first + self.number])
+        mine = off[begin:end]
+        if self.weights is not None:
+            assert self.groups is not None, "a mean has groups"
+            sums = np.zeros(int(self.groups.max()) + 1, np.int64)
+            np.add.at(sums, self.groups, self.weights * mine)
+            return int(self.times * (np.abs(sums).sum() // WEIGHT))
+        errors = np.add.reduceat(np.abs(mine), tables.starts[self.first : self.first + self.number] - begin)
+        return int(self.times * (errors.max() if self.largest else errors.sum()))
+
+
+@dataclass(frozen=True, eq=False)
+class SummedMisfits(Derived):
+    """Several such numbers, of tables that are counted once.
+
+    A record moves each by its reach alone, and two records by twice that; the numbers stand side by side, so that
+    reaches add up, and in L2 their squares.
+    """
+
+    tables: Tables
+    expected: Integers  # of every cell, in parts of a record
+    parts: tuple[Errors, ...]
+
+    def counted(self) -> Tables:
+        return self.tables
+
+    def of(self, counts: Integers, rows: int) -> Integers:
+        off = FINE * counts - self.expected
+        return np.array([part.of(off, self.tables) for part in self.parts], np.int64)
+
+    def bound(self) -> Bound:
+        return misfit_bound([part.reach for part in self.parts])
+
+
+def misfit_bound(reaches: list[int]) -> Bound:
+    """Of numbers that adding one record moves so far, and exchanging it twice as far."""
+    once, squared = sum(reaches), sum(reach**2 for reach in reaches)
+    return Bound((once, squared), (2 * once, 4 * squared))

@@ -20,26 +20,48 @@ S(y) are the number and the sum of the positions up to y. So all points cost one
 A record at position x of a column lies between the knots k = ⌊x / s⌋ and k + 1, s positions apart, and splits s units
 between them by nearness. Of the units h_k that all records give, R h is counted, where R is a public whole-number
 matrix of the column (`mechanisms.distances`); and at the end the number of records times `total`.
+
+*Questions* name the columns that count; of other metrics than L1, all of them.
+
+    distance to (lat = 51.2, lon = 6.8)      one query; a file may hold one per line
+    points:FILE                              a CSV or Parquet file of points, a column for each column asked about
+    points:random:COUNT[:SEED]               points drawn uniformly between the bounds
 """
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property, lru_cache
+from os.path import isfile
 
 import numpy as np
 from numpy.typing import NDArray
 
-from dualquery.errors import QueryError
+from dualquery.errors import DualQueryError, QueryError
 from dualquery.queries.countable import NOTHING, Bound, Derived
 from dualquery.queries.group import (
     Digest,
     NotProducts,
-    bound_of_queries,
     padded,
 )
-from dualquery.table.points import COLUMNS, GRID, Directions, DistanceAxes, Points, Positions
+from dualquery.queries.language.formula import Fault, Phrase, Token, read_each
+from dualquery.queries.language.vocabulary import unknown_name
+from dualquery.queries.random_families import Stream
+from dualquery.queries.workload import Grammar, Workload, check_count
+from dualquery.table.encoding import encode
+from dualquery.table.points import (
+    COLUMNS,
+    GRID,
+    Coordinate,
+    Directions,
+    DistanceAxes,
+    Metric,
+    Points,
+    Positions,
+)
+from dualquery.table.reading import read_table
 from dualquery.table.records import Records
 from dualquery.types import Integers
 
@@ -47,7 +69,7 @@ UNIT = 1 << 20
 
 
 @dataclass(frozen=True, eq=False)
-class Distances(Derived, NotProducts):
+class Distances(NotProducts, Derived):
     """Query q asks for the mean distance to the point positions[q] by the shares of row which[q]."""
 
     domain: Points
@@ -87,9 +109,6 @@ class Distances(Derived, NotProducts):
 
     def of(self, counts: Integers, rows: int) -> Integers:
         return counts // self.grid
-
-    def bound(self) -> Bound:
-        return bound_of_queries(self)
 
     def sums(self, records: Records) -> Integers:
         total = np.zeros(self.size, np.int64)
@@ -264,3 +283,101 @@ def units_at_knots(codes: Positions, knots: int, steps: int) -> Integers:
     units[1:] += between @ past
     units[-1] += steps * held[-1]
     return units
+
+
+EXAMPLE = "distance to (lat = 51.2, lon = 6.8)"
+Point = dict[int, int]  # the position in each column that is asked about
+
+
+def groups_of(domain: Points, texts: Sequence[str], places: Sequence[str]) -> tuple[Distances, ...]:
+    points = read_each(texts, places, lambda text: _read(domain, text))
+    asked = list(dict.fromkeys(tuple(sorted(point)) for point in points))
+    positions = np.zeros((len(points), domain.width), np.int64)
+    for row, point in enumerate(points):
+        positions[row, list(point)] = list(point.values())
+    shares = np.stack([shares_of(domain, np.array(columns)) for columns in asked])
+    which = np.array([asked.index(tuple(sorted(point))) for point in points])
+    return (Distances(domain, positions, shares, which, axes=domain.axes),)
+
+
+def example_of(domain: Points) -> str:
+    """A question that these points can be asked: the middle, of L1 that of the first two columns."""
+    columns = np.arange(min(2, domain.width) if domain.metric is Metric.L1 else domain.width)
+    group = distances_to(domain, np.full((1, domain.width), GRID // 2), columns)
+    return group.texts(np.zeros(1, np.int64))[0]
+
+
+def family_of(domain: Points, spec: str) -> Workload | None:
+    """The workload of `points:…`, or None where the SPEC is something else."""
+    family, colon, rest = spec.partition(":")
+    if not colon or family != "points":
+        return None
+    if isfile(rest):
+        return Workload(domain, (_from_file(domain, rest),), spec)
+    fields = rest.split(":")
+    if fields[0] != "random" or len(fields) not in (2, 3) or not all(each.isdecimal() for each in fields[1:]):
+        raise QueryError(
+            f"'{spec}' should read points:FILE or points:random:COUNT[:SEED], and there is no such file"
+        )
+    count, seed = int(fields[1]), int(fields[2]) if fields[2:] else 0
+    check_count(count)
+    stream = Stream(seed)
+    positions = stream.below(np.full((count, domain.width), GRID + 1))
+    return Workload(domain, (distances_to(domain, positions),), spec)
+
+
+DISTANCES = Grammar("distances", "points:FILE, points:random:COUNT", example_of, groups_of, family_of)
+
+
+def _from_file(domain: Points, path: str) -> Distances:
+    """A point a row; columns that the file does not have are not asked about."""
+    try:
+        table = read_table(path)
+        columns = np.array(
+            [j for j, name in enumerate(domain.names()) if name in table.column_names], np.int64
+        )
+        if not len(columns):
+            raise QueryError("it has none of the columns of the schema")
+        # A private number may be clamped to its bounds; a point that somebody asks about is a mistake there.
+        strict = Points(tuple(replace(domain.coordinates[j], clamp=False) for j in columns.tolist()))
+        rows = encode(table, strict).to_rows().astype(np.int64)
+    except DualQueryError as problem:
+        raise QueryError(f"the file of points '{path}' does not fit the schema: {problem}") from None
+    if not len(rows):
+        raise QueryError(f"the file of points '{path}' holds no point")
+    positions = np.zeros((len(rows), domain.width), np.int64)
+    positions[:, columns] = rows
+    return distances_to(domain, positions, columns)
+
+
+def _read(domain: Points, text: str) -> Point:
+    phrase = Phrase(text, f"a question about points reads like {EXAMPLE}")
+    phrase.word("distance")
+    phrase.word("to")
+    phrase.take("(")
+    point: Point = {}
+    while not point or phrase.takes(","):
+        name = phrase.take("word", "quoted")
+        column = domain.find(name.text)
+        if column is None:
+            raise Fault(name.column, unknown_name(domain, name.text))
+        if column in point:
+            raise Fault(name.column, "this column is named twice")
+        phrase.take("=")
+        point[column] = _position(domain.coordinates[column], phrase.take("word", "quoted"))
+    phrase.take(")")
+    phrase.end()
+    return point
+
+
+def _position(coordinate: Coordinate, given: Token) -> int:
+    try:
+        number = float(given.text)
+    except ValueError:
+        number = math.nan
+    if math.isnan(number):
+        raise Fault(given.column, f"'{coordinate.name}' needs a number here")
+    low, high = coordinate.edges
+    if not low <= number <= high:
+        raise Fault(given.column, f"this lies outside the bounds of '{coordinate.name}', {low:g} to {high:g}")
+    return int(coordinate.positions(np.array([number]))[0])

@@ -18,7 +18,7 @@ from numpy.typing import NDArray
 from dualquery.errors import QueryError
 from dualquery.queries.conjunctions import Conjunctions, Parities
 from dualquery.queries.group import NONE, Group, equalities
-from dualquery.queries.language.canonical import Literal, Query
+from dualquery.queries.language.formula import Literal, Query
 from dualquery.queries.language.reader import Reader, to_groups
 from dualquery.queries.language.vocabulary import unknown_name
 from dualquery.queries.models import read_formula

@@ -22,7 +22,7 @@ import numpy as np
 import pyarrow as pa
 
 from dualquery.errors import DataError, QueryError, SchemaError
-from dualquery.queries.language.canonical import Query
+from dualquery.queries.language.formula import Query
 from dualquery.queries.language.reader import parse
 from dualquery.table.cells import plain
 from dualquery.table.dates import Dates

@@ -3,7 +3,7 @@
     8%     a histogram: how many cells have each form (empty, a whole number, two decimals, a date, text …)
     2%     a number: how many texts differ
     90%    of numbers and dates a tree of 4 histograms (`table.tree`), a quarter each; of texts one histogram, of
-           which the frequent ones are shown (`privacy.frequent`)
+           which the frequent ones are shown (`privacy.curator`)
 
 Every column that the steward does not state has the same part of the budget, and d of them together move d times
 as far as one in squared L2 norm. What is measured next of a column follows what was found of it, so the budget is
@@ -29,8 +29,7 @@ from dualquery.counting.counter import MemoryCounter
 from dualquery.errors import BudgetError, DataError, SchemaError
 from dualquery.ledger.book import Place, PrepaidLedger, ledger_of
 from dualquery.privacy.budget import Accounting, Budget, decimal
-from dualquery.privacy.curator import Curator
-from dualquery.privacy.frequent import threshold
+from dualquery.privacy.curator import Curator, threshold
 from dualquery.privacy.neighbours import Neighbours
 from dualquery.privacy.noise import Gaussian
 from dualquery.privacy.prices import Portion, portion
@@ -239,6 +238,7 @@ def private_draft(
         "neighbours": str(plan.budget.neighbours),
         "accounting": plan.budget.accounting.value,
         "entropy": entropy.statement,
+        "private": entropy.private,
         "book": entry,
         "stated": [] if stated is None else [column.name for column in stated.domain.columns],
         "left_out": {each.name: each.reason for each in left_out},
@@ -365,6 +365,8 @@ class _Found:
                 made[looks.name] = left
             elif reading is not None:
                 grown[looks.name] = looks, reading, Tree(reading.unit)
+                if not reading.dates:
+                    self.said[looks.name]["reads"] = [reading.decimal_comma, reading.currency]
         lists = len(self._looks) - len(grown) - len(made)
         for level in range(LEVELS):
             tell("measuring where numbers lie", level, LEVELS)

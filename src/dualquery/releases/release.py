@@ -14,13 +14,14 @@ import pyarrow as pa
 
 from dualquery.errors import DualQueryError, QueryError
 from dualquery.fitting.measured import Measured
+from dualquery.fitting.prior import Trust
 from dualquery.mechanisms.artefact import Artefact, SyntheticRecords, SyntheticUnits
 from dualquery.mechanisms.error_bars import LEVEL, Replica, bar_from_mean, narrowest
 from dualquery.mechanisms.floors import floors, hanging_more
 from dualquery.queries.families import groups_of
 from dualquery.queries.group import NONE, Group
 from dualquery.queries.language.units import rows_groups_of
-from dualquery.queries.over_units import OverUnits
+from dualquery.queries.views import OverUnits
 from dualquery.releases.certificate import Certificate, RowsFrom
 from dualquery.releases.frames import answers_table, as_frame, cells_table
 from dualquery.table.database import Database
@@ -45,7 +46,6 @@ class Answer:
     error: float | None
 
     def __str__(self) -> str:
-        """`0.142 ± 0.006 (95%)`: the bar with one digit, or two when it begins with 1; the value to match."""
         level = f" ({LEVEL:.0%})" if self.error else ""
         return with_bar(self.value, self.error) + level
 
@@ -86,9 +86,7 @@ class Release:
     domain: Domain
     artefact: Artefact
     replicas: tuple[Replica, ...] = ()
-    measured: tuple[
-        Measured, ...
-    ] = ()  # with noise, in records (`fitting.measured`); empty where nothing was
+    measured: tuple[Measured, ...] = ()  # with noise, in records (`fitting.measured`)
 
     @property
     def records(self) -> Records | None:
@@ -112,7 +110,7 @@ class Release:
 
         They have as many units as the database is thought to have, where nobody asked for a number of them.
         """
-        from dualquery.releases.people import units_for_people
+        from dualquery.releases.frames import units_for_people
 
         return {name: table.to_pandas() for name, table in units_for_people(self, self._units).tables.items()}
 
@@ -328,7 +326,8 @@ class Release:
             return np.zeros(len(values)), np.zeros(len(values))
         if isinstance(group, OverUnits):
             return hanging_more(values, self.measured), np.zeros(len(values))
-        beyond = floors(group, values, self.measured, self.records, rows)
+        trust = Trust(**self.certificate.get("trust", {"records": 0.0, "share": 0.0}))
+        beyond = floors(group, values, self.measured, self.records, rows, trust)
         return beyond.more, beyond.least
 
     def _from_replicas(
@@ -364,7 +363,7 @@ class Release:
 
     def describe(self, *, frame: str = "pandas") -> Any:
         """One row a column: of numbers mean, sd and quartiles, of others the most frequent value; with bars."""
-        from dualquery.releases.describe import described
+        from dualquery.releases.frames import described
 
         return as_frame(described(self), frame)
 

@@ -1,8 +1,7 @@
 """A table that answers one question at a time, over HTTP, and keeps its budget for years.
 
 settings.py   what a service is: a table, its releases, its ledger, its limits (service.toml)
-create.py     the ledger and the first release of a new one
-run.py        a service opened from its file, and run until it is told to stop
+run.py        a new one: its ledger and first release; one that is opened from its file and run until it is stopped
 journal.py    the journal of the core, on disk (`ledger/journal.py`): many questions, one sync; what is spent and left
 worker.py     the one thread that asks the table, question after question, and replies once that is on disk
 requests.py   where requests come in: quotas, replies that were given before, what is public about a dataset

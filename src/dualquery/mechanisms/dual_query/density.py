@@ -16,8 +16,7 @@ from statistics import NormalDist
 import numpy as np
 from numpy.typing import NDArray
 
-from dualquery.game.data_players import Fallback
-from dualquery.game.play import Record
+from dualquery.game.play import Fallback, Record
 from dualquery.mechanisms.mechanism import part_of
 from dualquery.privacy.budget import Accounting, Budget
 from dualquery.privacy.conversion import rho_of

@@ -7,8 +7,7 @@ from collections.abc import Callable, Iterable, Iterator
 import numpy as np
 
 from dualquery.errors import DualQueryError
-from dualquery.game.data_players import BestResponseDataPlayer, Fallback, Oracle
-from dualquery.game.play import Challenge, Record, Transcript, play
+from dualquery.game.play import BestResponseDataPlayer, Challenge, Fallback, Oracle, Record, Transcript, play
 from dualquery.game.query_players import LearningQueryPlayer
 from dualquery.mechanisms.artefact import SyntheticRecords
 from dualquery.mechanisms.dual_query.density import Density, Free, density_share, uniform, zeros

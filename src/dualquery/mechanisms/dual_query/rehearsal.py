@@ -17,8 +17,7 @@ from typing import NamedTuple
 import numpy as np
 
 from dualquery.counting.counter import Counter
-from dualquery.game.data_players import BestResponseDataPlayer, Fallback, Oracle
-from dualquery.game.play import play
+from dualquery.game.play import BestResponseDataPlayer, Fallback, Oracle, play
 from dualquery.game.query_players import LearningQueryPlayer
 from dualquery.mechanisms.dual_query.density import Density, Free, uniform, zeros
 from dualquery.mechanisms.dual_query.parameters import Learning, rate_of

@@ -20,7 +20,7 @@ import numpy as np
 
 from dualquery.errors import DualQueryError
 from dualquery.fitting.fitter import Effort
-from dualquery.fitting.prior import Trust, fit_with_prior
+from dualquery.fitting.prior import NO_TRUST, fit_with_prior
 from dualquery.mechanisms.artefact import SyntheticRecords
 from dualquery.mechanisms.mechanism import Mechanism, Outcome, Plan, Task, choice
 from dualquery.mechanisms.projection.baskets import ByItems
@@ -53,6 +53,10 @@ def plan(task: Task, wanted: ProjectionWishes) -> Plan[Any]:
             raise DualQueryError(
                 "a prior is tested on Gaussian noise, and pure ε adds Laplace noise; leave one out"
             )
+        if task.earlier:
+            raise DualQueryError(
+                "a draft measured Gaussian noise, which pure ε does not know; leave out --draft"
+            )
         return plan_by_signed_tables(task, wanted, effort)
     wide = plan_wide(task, wanted)
     if wide is not None and wanted.shares == Shared.FIXED.value:
@@ -63,6 +67,11 @@ def plan(task: Task, wanted: ProjectionWishes) -> Plan[Any]:
         raise DualQueryError(
             "a prior counts where tables of a few attributes are measured; this table is so wide that items or "
             "classes are, so leave --prior out"
+        )
+    if wide is not None and task.earlier:
+        raise DualQueryError(
+            "what a draft measured counts where tables of a few attributes are measured; this table is too wide for "
+            "them, so leave --draft out"
         )
     if wide is not None:
         return better_of(wide, lambda: plan_by_tables(task, wanted, effort))
@@ -84,7 +93,7 @@ def run(plan: Plan[Way], curator: Curator, rng: np.random.Generator, progress: P
     prior, trust = plan.task.prior, None
     if prior is None or measured.tables is None or measured.refit is None:
         rows = measured.fit(effort, rng, partial(progress, "fitting rows"))
-        trust = None if prior is None else Trust(0.0, 0.0)
+        trust = None if prior is None else NO_TRUST
     else:
         tell = partial(progress, "fitting rows to what was measured and is public")
         rows, trust = fit_with_prior(measured.tables, prior, effort, rng, tell, measured.refit)

@@ -28,7 +28,6 @@ from dualquery.errors import QueryError
 from dualquery.queries.conjunctions import Conjunctions, Parities
 from dualquery.queries.group import Group, Predicates, padded
 from dualquery.queries.language import vocabulary
-from dualquery.queries.language.canonical import Literal, Query, canonical
 from dualquery.queries.language.formula import (
     SIGNS_IN_WORDS,
     Box,
@@ -36,10 +35,13 @@ from dualquery.queries.language.formula import (
     Every,
     Fault,
     Formula,
+    Literal,
     Negation,
+    Query,
     Some,
     Token,
     as_box,
+    canonical,
     pointing_at,
     tokens_of,
 )

@@ -24,10 +24,9 @@ from dualquery.errors import QueryError
 from dualquery.queries.families import FAMILIES, QUERIES
 from dualquery.queries.group import Group
 from dualquery.queries.language import vocabulary
-from dualquery.queries.language.canonical import Literal, Query, canonical
-from dualquery.queries.language.formula import Condition, Fault, Token, as_box
+from dualquery.queries.language.formula import Condition, Fault, Literal, Query, Token, as_box, canonical
 from dualquery.queries.language.reader import Reader, query_of, to_groups
-from dualquery.queries.over_units import Counted, OverUnits, negated, over_units
+from dualquery.queries.views import Counted, OverUnits, negated, over_units
 from dualquery.queries.workload import Grammar, Workload, check_count
 from dualquery.table.columns import Categorical
 from dualquery.table.database import Database
