@@ -104,9 +104,13 @@ BUTTONS = [
     commands.draft(WantedDraft(table="-rf.csv")),
     commands.private_draft(
         WantedPrivateDraft(
-            table="people.csv", epsilon=0.3, delta=1e-7, neighbours="person-replace", records_per_person=3
+            table="people.csv",
+            known=True,
+            epsilon=0.3,
+            delta=1e-7,
+            neighbours="person-replace",
+            records_per_person=3,
         ),
-        known=True,
         unit="id",
         encoding="latin-1",
     ),

@@ -256,7 +256,7 @@ def public(certificate: Certificate) -> list[str]:
         return [f"Everything: the tables ({certificate['fitted']['origin']}), their noise, and the schema."]
     return [
         "The schema: which attributes there are, and which values or ranges each may take. It must have been "
-        f"written without looking at the table.{_source(certificate)}",
+        f"written without looking at the table{_found(certificate)}.{_source(certificate)}",
         f"The number of records, {certificate['records']['rows']:,}: {certificate['records']['from']}.",
         *(
             ["The number of persons: it is not printed here, but it is not protected either."]
@@ -281,6 +281,10 @@ def _prior(entry: Mapping[str, Any]) -> str:
         f"The prior: {entry['origin']}, {counted(entry['records'], 'record')}. Its rows may stand in this release as "
         "they are, and nothing here protects them. Whoever is in it and in the table, too, pays for both."
     )
+
+
+def _found(certificate: Certificate) -> str:
+    return ", or be what a private draft found" if "draft" in certificate else ""
 
 
 def _draft(entry: Mapping[str, Any]) -> str:
