@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     ),
     quick=option("Fewer runs: about a minute."),
     runs=option("Runs on each table. [default: by case]", "N", min=1, show_default=False),
-    seed=option("Repeatable chance, for tests.", "N", show_default=False),
+    seed=option("Make the audit repeatable, for tests.", "N", show_default=False),
 )
 def audit(
     mechanisms: list[str] | None = None,

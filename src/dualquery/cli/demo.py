@@ -26,10 +26,8 @@ if TYPE_CHECKING:
         "(households), or one of a package.",
         "NAME",
     ),
-    households=typer.Option(
-        "--households", help="The same as --kind database: households and their persons."
-    ),
-    series=typer.Option("--series", help="A table that grows: four quarters, and a picture of their errors."),
+    households=option("The same as --kind database: households and their persons."),
+    series=option("A table that grows: four quarters, and a picture of their errors."),
 )
 def demo(
     out: Path = Path("demo-release"),

@@ -128,8 +128,7 @@ RecordsFlag: TypeAlias = Annotated[
         "--public-rows",
         metavar="N",
         min=1,
-        help="The number of records, declared as public where neighbours do not share it. "
-        "[default: a release measures it with 1% of the budget]",
+        help="The number of records, if it is public. [default: a release measures it with 1% of the budget]",
     ),
 ]
 TableArgument: TypeAlias = Annotated[
@@ -140,8 +139,12 @@ TableArgument: TypeAlias = Annotated[
     ),
 ]
 FolderArgument: TypeAlias = Annotated[Path, typer.Argument(metavar="DIR", help="The folder of a release.")]
+ChargedFlag: TypeAlias = Annotated[
+    str | None,
+    typer.Option("--dataset", metavar="NAME", help="The dataset in the ledger. [default: the only one]"),
+]
 DatasetFlag: TypeAlias = Annotated[
-    str | None, typer.Option("--dataset", metavar="NAME", help="The dataset. [default: all there are]")
+    str | None, typer.Option("--dataset", metavar="NAME", help="The dataset. [default: all of the ledger]")
 ]
 PriorFlag: TypeAlias = Annotated[
     list[str] | None,

@@ -54,7 +54,7 @@ def plan(
             "--expected-records",
             metavar="N",
             min=1,
-            help="About how many there are, where the release is to measure it instead.",
+            help="About how many records there are, if the release is to measure their number.",
         ),
     ] = None,
     delta: flags.DeltaFlag = None,

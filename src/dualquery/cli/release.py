@@ -49,10 +49,7 @@ def release(
             help="The ledger (a file or a `postgresql://` URL) that is charged with the whole budget beforehand.",
         ),
     ] = None,
-    dataset: Annotated[
-        str | None,
-        typer.Option("--dataset", metavar="NAME", help="The dataset in the ledger. [default: the only one]"),
-    ] = None,
+    dataset: flags.ChargedFlag = None,
     prior: flags.PriorFlag = None,
     prior_origin: flags.PriorOriginFlag = None,
     prior_key: flags.PriorKeyFlag = None,
@@ -223,7 +220,7 @@ def program(
     queries: flags.QueriesFlag,
     out: Annotated[Path, typer.Option("--out", "-o", metavar="FILE", help="The file, by habit FILE.mps.")],
     samples: Annotated[
-        int, typer.Option("--samples", metavar="N", min=1, help="Queries drawn a round (s).")
+        int, typer.Option("--samples", metavar="N", min=1, help="Queries drawn per round (s).")
     ] = 1000,
     seed: Annotated[int, typer.Option("--seed", metavar="N", min=0, help="Which draw.")] = 0,
 ) -> None:

@@ -37,7 +37,7 @@ def append(
     period: flags.PeriodFlag = None,
     periods: int | None = None,
     records: flags.RecordsFlag = None,
-    dataset: flags.DatasetFlag = None,
+    dataset: flags.ChargedFlag = None,
     named: flags.NamedTableFlag = None,
     threads: flags.ThreadsFlag = None,
     quiet: flags.QuietFlag = False,
