@@ -168,6 +168,14 @@ PriorKeyFlag: TypeAlias = Annotated[
         help="The public key that every release named by --prior is to be signed with.",
     ),
 ]
+DraftFlag: TypeAlias = Annotated[
+    Path | None,
+    typer.Option(
+        "--draft",
+        metavar="FILE",
+        help="The certificate of the private draft that the schema is from: its counts are used again.",
+    ),
+]
 TotalsFlag: TypeAlias = Annotated[
     list[str] | None,
     typer.Option(

@@ -53,6 +53,7 @@ def release(
     prior: flags.PriorFlag = None,
     prior_origin: flags.PriorOriginFlag = None,
     prior_key: flags.PriorKeyFlag = None,
+    draft: flags.DraftFlag = None,
     totals: flags.TotalsFlag = None,
     period: flags.PeriodFlag = None,
     named: flags.NamedTableFlag = None,
@@ -108,6 +109,7 @@ def release(
         from dualquery.releases.number_of_records import shared_rows
         from dualquery.releases.plan import check_mechanism
         from dualquery.releases.priors import refuse_same
+        from dualquery.releases.reuse import refuse_another_table
         from dualquery.releases.seal import read_private_key
         from dualquery.table.drafting import several_rows
         from dualquery.table.linking import one_table
@@ -127,6 +129,7 @@ def release(
         source = flags.source_of(table, named, described, engine, master)
         for each in prior or ():
             refuse_same(each, table)
+        refuse_another_table(draft, one_table(source))
         for each in totals or ():
             refuse_same(each, table, "table of totals")
         counter = make.counting(source, described, neighbours, options.get("memory"), progress)
@@ -144,6 +147,7 @@ def release(
             prior=prior or None,
             prior_origin=prior_origin,
             prior_key=prior_key,
+            draft=draft,
             totals=totals or None,
             period=period,
             check=check,

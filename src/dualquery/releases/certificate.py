@@ -153,6 +153,7 @@ def certify(
     book: Mapping[str, str | int] | None = None,
     artefact: str | None = None,
     prior: Sequence[Mapping[str, Any]] = (),
+    draft: Mapping[str, Any] | None = None,
     totals: Sequence[Mapping[str, Any]] = (),
     trust: Trust | None = None,
 ) -> Certificate:
@@ -199,6 +200,7 @@ def certify(
             **({} if artefact is None else {"artefact": artefact}),
             "replicas": replicas,
             **({"prior": list(prior)} if prior else {}),
+            **({} if draft is None else {"draft": draft}),
             **({"totals": list(totals)} if totals else {}),
             **({} if trust is None else {"trust": asdict(trust)}),
             "workload": {
@@ -459,6 +461,7 @@ FIELDS: dict[str, Any] = {
     "replicas": {"number": WHOLE, "records": COUNT, "seed": WHOLE, "atoms?": COUNT},
     "fitted?": {"origin": TEXT, "tables": COUNT},
     "prior?": [{"origin": TEXT, "records": WHOLE, "digest": DIGEST, "lacks": TEXTS}],
+    "draft?": {"epsilon": NUMBER, "seal": TEXT, "attributes": TEXTS},
     "totals?": [{"attributes": TEXTS, "records": COUNT, "digest": DIGEST}],
     "trust?": {"records": NUMBER, "share": CHANCE, "of_ones?": NUMBER},
     "period?": {"periods": TEXT, "column": TEXT, "calendar": TEXT},

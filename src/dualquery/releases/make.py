@@ -43,6 +43,7 @@ from dualquery.releases.machines import notes_of_machines
 from dualquery.releases.measurements import listed
 from dualquery.releases.number_of_records import known_rows, measures_rows, shared_rows
 from dualquery.releases.plan import (
+    Before,
     check_plays,
     check_records,
     foreign_code,
@@ -55,6 +56,7 @@ from dualquery.releases.plan import (
 )
 from dualquery.releases.priors import lacking, public_rows
 from dualquery.releases.release import Release, records_of
+from dualquery.releases.reuse import GivenDraft, earlier_of, refuse_another_table
 from dualquery.releases.totals import (
     doubts_of,
     public_totals,
@@ -88,6 +90,7 @@ def release(
     prior: Any = None,
     prior_origin: str | None = None,
     prior_key: str | os.PathLike[str] | None = None,
+    draft: GivenDraft | None = None,
     totals: Any = None,
     period: str | Span | None = None,
     check: float = SHARE,
@@ -109,7 +112,8 @@ def release(
     file or a URL) and `dataset` name the book that is charged with the whole budget before a count is read, and stays
     charged if the release fails (docs/certificate.md). `prior` is what is public already: a release or its folder, or
     a file or frame together with its `prior_origin`; several in a list (with `prior_key` all are folders that this
-    key has signed). It is believed as far as the noisy measurements bear it out (docs/how_it_works.md). `totals` are
+    key has signed). It is believed as far as the noisy measurements bear it out (docs/how_it_works.md). `draft`
+    is the private draft that the schema is from, or its certificate: its counts are used again. `totals` are
     public tables of counts (a file or a frame, several in a list) that the released rows are to meet exactly.
     `period` names a period of the schema's calendar, like `2024-Q3`, a longer one, or two with .. between them: its
     records alone are read, one by one, whatever the table holds (docs/schema.md). `check` is the share of the budget
@@ -124,6 +128,8 @@ def release(
     check_rules(described.domain)
     check_plays(mechanism, described.domain.kind)
     public, priors = public_rows(prior, prior_origin, described, table, prior_key)
+    if not isinstance(table, Records | Counter):
+        refuse_another_table(draft, table)
     meeting, counted = public_totals(totals, described, table)
     checking = Wanted.of(check, accept, described.domain)
     wanted, seed = checked_options(options), checked_seed(seed)
@@ -132,13 +138,17 @@ def release(
     budget, table = _budget(budget, table, described, wanted, tell)
     budget = relation_of(budget, meeting, ledger)
     budget = replace(budget, adaptive=measures_rows(budget, records))
+    earlier, drafted = earlier_of(
+        draft, described, budget.neighbours, ledger=ledger, dataset=dataset, seed=seed
+    )
+    known_before = Before(public, earlier)
     booked = (
         None
         if ledger is None
-        else settle(workload, budget, wanted, mechanism, None, booked=True, prior=public)
+        else settle(workload, budget, wanted, mechanism, None, booked=True, before=known_before)
     )
     if booked is not None and booked.budget.adaptive:
-        refuse_hopeless(workload, booked.budget, wanted, mechanism, public, checking, meeting)
+        refuse_hopeless(workload, booked.budget, wanted, mechanism, known_before, checking, meeting)
     prepaid = (
         None
         if booked is None
@@ -155,14 +165,15 @@ def release(
         mechanism,
         rows,
         places=counter.knows_places,
-        prior=public,
+        before=known_before,
         wanted=checking,
     )
     paying = prepaid or Ledger(settled.budget)
     entropy = entropy_from(seed)
     curator = Curator(counter, paying, entropy)
     known = known_rows(curator, counter, records)
-    task = replace(known.task(workload, places=counter.knows_places), prior=public, totals=meeting)
+    task = known_before.of(known.task(workload, places=counter.knows_places))
+    task = replace(task, totals=meeting)
     chosen, plan, reserved = settled.planned or plan_checked(task, wanted, mechanism, checking)
     refuse_unmet(plan, meeting)
     plan = replace(plan, task=replace(plan.task, totals=meeting))
@@ -220,6 +231,7 @@ def release(
         accepted=accepted,
         book=entry,
         prior=priors,
+        draft=drafted,
         totals=counted,
         trust=outcome.trust,
     )

@@ -55,8 +55,12 @@ def for_people(release: Release) -> pa.Table:
 
 
 def units_for_people(release: Release, whole: SyntheticUnits) -> SyntheticUnits:
-    """The same of a database: some units, each with all that hangs on it, and keys of their own."""
-    few = _few(release, whole.records.rows)
+    """The same of a database: some units, each with all that hangs on it, and keys of their own. Where fewer were
+    fitted than there are, some stand several times, evenly."""
+    rows, wanted = whole.records.rows, release.certificate.get("rows_for_people")
+    if wanted is not None and wanted > rows:
+        return SyntheticUnits(whole.records.take(np.arange(wanted) % rows))
+    few = _few(release, rows)
     return whole if few is None else SyntheticUnits(whole.records.take(few))
 
 

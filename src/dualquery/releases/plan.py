@@ -17,6 +17,7 @@ from types import MappingProxyType
 from typing import Any, NamedTuple
 
 from dualquery.errors import BudgetError, DualQueryError, SchemaError
+from dualquery.fitting.measured import Measured
 from dualquery.fitting.prior import PublicRows
 from dualquery.fitting.totals import Totals
 from dualquery.kinds.kind import TIGHTEST_FIRST, choose
@@ -96,6 +97,19 @@ def warnings_of(budget: Budget, rows: int, schema: Schema, *, seed: int | None =
     if seed is not None:
         warnings.append("not private: a seed was used, and whoever knows it can undo the noise")
     return [*warnings, *budget_warnings(budget, rows)]
+
+
+class Before(NamedTuple):
+    """What is known of the table before it is read: public rows, and what was measured and paid for."""
+
+    prior: PublicRows | None = None
+    earlier: tuple[Measured, ...] = ()
+
+    def of(self, task: Task) -> Task:
+        return replace(task, prior=self.prior, earlier=self.earlier)
+
+
+NOTHING_BEFORE = Before()
 
 
 class WithCheck(NamedTuple):
@@ -180,7 +194,7 @@ def settle(
     *,
     booked: bool = False,
     places: bool = True,
-    prior: PublicRows | None = None,
+    before: Before = NOTHING_BEFORE,
     wanted: Wanted = NOTHING_WANTED,
 ) -> Settled:
     """The budget with a theorem; `rows` is None where the number of records is still to be measured.
@@ -200,7 +214,7 @@ def settle(
         found = replace(budget, accounting=tightest)
         try:
             variance = None if rows is not None else 1.0
-            task = Task(workload, rows or NOMINAL_ROWS, found, variance, places, prior)
+            task = before.of(Task(workload, rows or NOMINAL_ROWS, found, variance, places))
             planned = plan_checked(task, options, mechanism, wanted if rows else NOTHING_WANTED)
         except refusal:
             tightest = others[0]
@@ -217,7 +231,7 @@ def refuse_hopeless(
     budget: Budget,
     options: Mapping[str, object],
     mechanism: str | None,
-    prior: PublicRows | None = None,
+    before: Before = NOTHING_BEFORE,
     wanted: Wanted = NOTHING_WANTED,
     totals: Totals | None = None,
 ) -> None:
@@ -225,7 +239,7 @@ def refuse_hopeless(
     priced, refused = price_of_rows(budget), None
     for rows in TRIED:
         try:
-            task = replace(priced.known(rows).task(workload, places=True), prior=prior)
+            task = before.of(priced.known(rows).task(workload, places=True))
             refuse_unmet(plan_checked(task, options, mechanism, wanted).plan, totals)
         except DualQueryError as problem:
             refused = refused or problem

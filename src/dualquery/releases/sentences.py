@@ -270,6 +270,7 @@ def public(certificate: Certificate) -> list[str]:
         ),
         f"The questions: {workload['queries']:,} of them, {workload['spec']}.",
         *(_prior(each) for each in certificate.get("prior", ())),
+        *(_draft(certificate["draft"]) for _ in range("draft" in certificate)),
         "Every parameter below.",
     ]
 
@@ -279,6 +280,15 @@ def _prior(entry: Mapping[str, Any]) -> str:
     return (
         f"The prior: {entry['origin']}, {counted(entry['records'], 'record')}. Its rows may stand in this release as "
         "they are, and nothing here protects them. Whoever is in it and in the table, too, pays for both."
+    )
+
+
+def _draft(entry: Mapping[str, Any]) -> str:
+    """What was measured before, and is used again."""
+    return (
+        f"What the private draft of ε = {entry['epsilon']:g} counted of "
+        f"{counted(len(entry['attributes']), 'attribute')}: it was paid for when it was made, apart from this "
+        "release, and is used here once more."
     )
 
 
