@@ -195,7 +195,7 @@ def test_one_key_is_one_job_and_one_job_runs_at_a_time(
     """Two windows: what is asked twice is begun once, and nothing begins beside what runs."""
     begun, go = [], Event()
 
-    def run(self: Jobs, job: DeskJob) -> None:
+    def run(self: Jobs, job: DeskJob, failed: object) -> None:
         begun.append(job.arguments)
         go.wait(10)
         job.code = 0
@@ -339,7 +339,7 @@ def test_a_second_window_does_not_change_what_a_running_release_is_judged_by(
 ) -> None:
     go = Event()
 
-    def run(self: Jobs, job: DeskJob) -> None:
+    def run(self: Jobs, job: DeskJob, failed: object) -> None:
         go.wait(10)
         job.code = 0
 

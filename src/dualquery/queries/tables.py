@@ -49,6 +49,7 @@ from dualquery.table.records import BitItems, Records, SparseItems, pack_bits, u
 from dualquery.types import Integers, Set
 
 WORTH_COVERING = 20_000_000  # records times tables: from here on the search for a cover pays
+WORTH_MERGING = 64  # tables
 _TASTE = 1 << 14  # records that are looked at before all are told apart
 Numbers = TypeVar("Numbers", NDArray[np.int64], NDArray[np.float64])
 
@@ -111,7 +112,9 @@ class Tables(Group):
             in_shares(count_binary_tables, len(members), *by_bits, least=_worth_sharing(records.rows // 64))
             return counts
         codes, weights = (
-            _distinct(records, used) if weights is None else (attribute_codes(records, used), weights)
+            _distinct(records, used, len(self.sets))
+            if weights is None
+            else (attribute_codes(records, used), weights)
         )
         if len(self.sets) <= MOST_COVERED and len(weights) * len(self.sets) > WORTH_COVERING:
             kept = [tuple(where[j] for j in members) for members in self.sets]
@@ -244,10 +247,15 @@ def distinct_rows(codes: NDArray[np.unsignedinteger]) -> tuple[NDArray[np.unsign
     return np.ascontiguousarray(codes[:, index]), weights.astype(np.int64)
 
 
-def _distinct(records: Records, used: list[int]) -> tuple[NDArray[np.unsignedinteger], Integers]:
-    """The same of some attributes of records; what was merged once is kept for all who count them again."""
+def _distinct(records: Records, used: list[int], tables: int) -> tuple[NDArray[np.unsignedinteger], Integers]:
+    """The same of some attributes of records; what was merged once is kept for all who count them again.
+
+    Few tables are counted sooner than equal records are found.
+    """
     known, codes, weights = records.kept.get("distinct", ((), None, None))
     if not set(used) <= set(known):
+        if tables < WORTH_MERGING:
+            return attribute_codes(records, used), np.ones(records.rows, np.int64)
         codes, weights = distinct_rows(attribute_codes(records, used))
         if len(weights) < records.rows:
             records.kept["distinct"] = used, codes, weights

@@ -34,16 +34,17 @@ from dualquery.releases.arguments import (
     checked_rows,
     checked_seed,
     for_callers,
+    notes_of_machines,
     schema_from,
     workload_from,
 )
 from dualquery.releases.certificate import PredictedError, certify
 from dualquery.releases.check import SHARE, Check, Unchecked, certified, checked, scales_of
-from dualquery.releases.machines import notes_of_machines
 from dualquery.releases.measurements import listed
 from dualquery.releases.number_of_records import known_rows, measures_rows, shared_rows
 from dualquery.releases.plan import (
-    Before,
+    Request,
+    Settled,
     check_plays,
     check_records,
     foreign_code,
@@ -54,16 +55,17 @@ from dualquery.releases.plan import (
     settle,
     warnings_of,
 )
-from dualquery.releases.priors import lacking, public_rows
-from dualquery.releases.release import Release, records_of
-from dualquery.releases.reuse import GivenDraft, earlier_of, refuse_another_table
-from dualquery.releases.totals import (
+from dualquery.releases.public import (
     doubts_of,
+    lacking,
+    public_rows,
     public_totals,
     refuse_another_number,
     refuse_rows_beside,
     relation_of,
 )
+from dualquery.releases.release import Release, records_of
+from dualquery.releases.reuse import GivenDraft, earlier_of, refuse_another_table
 from dualquery.table.domain import Domain
 from dualquery.table.linking import AnyDatabase
 from dualquery.table.periods import RunningSpan, Span
@@ -141,40 +143,25 @@ def release(
     earlier, drafted = earlier_of(
         draft, described, budget.neighbours, ledger=ledger, dataset=dataset, seed=seed
     )
-    known_before = Before(public, earlier)
-    booked = (
-        None
-        if ledger is None
-        else settle(workload, budget, wanted, mechanism, None, booked=True, before=known_before)
-    )
-    if booked is not None and booked.budget.adaptive:
-        refuse_hopeless(workload, booked.budget, wanted, mechanism, known_before, checking, meeting)
-    prepaid = (
-        None
-        if booked is None
-        else ledger_of(booked.budget, ledger=ledger, dataset=dataset, span=described.within)
-    )
+    asked = Request(workload, wanted, mechanism, public, earlier, checking, meeting)
+    booked: Settled | None = None
+    prepaid: Ledger | None = None
+    if ledger is not None:
+        booked = settle(asked, budget, None, booked=True)
+        if booked.budget.adaptive:
+            refuse_hopeless(asked, booked.budget)
+        prepaid = ledger_of(booked.budget, ledger=ledger, dataset=dataset, span=described.within)
     counter = counting(table, described, budget.neighbours, wanted.get("memory"), tell)
     tell("planning", 0, 1)
     rows = shared_rows(counter, budget.neighbours) or records
     refuse_another_number(budget, meeting, rows)
-    settled = booked or settle(
-        workload,
-        budget,
-        wanted,
-        mechanism,
-        rows,
-        places=counter.knows_places,
-        before=known_before,
-        wanted=checking,
-    )
+    settled = booked or settle(asked, budget, rows, places=counter.knows_places)
     paying = prepaid or Ledger(settled.budget)
     entropy = entropy_from(seed)
     curator = Curator(counter, paying, entropy)
     known = known_rows(curator, counter, records)
-    task = known_before.of(known.task(workload, places=counter.knows_places))
-    task = replace(task, totals=meeting)
-    chosen, plan, reserved = settled.planned or plan_checked(task, wanted, mechanism, checking)
+    task = replace(asked.of(known.task(workload, places=counter.knows_places)), totals=meeting)
+    chosen, plan, reserved = settled.planned or plan_checked(task, asked)
     refuse_unmet(plan, meeting)
     plan = replace(plan, task=replace(plan.task, totals=meeting))
     tell("planning", 1, 1)
@@ -195,6 +182,7 @@ def release(
         predicted = replace(predicted, curves=predicted.curves.scaled(scales))
         measured = (*measured, seen.measured())
     accepted = checking.accepted(seen)
+    whole = known.rows if meeting is None else meeting.number
     certificate = certify(
         plan=plan,
         mechanism=chosen,
@@ -202,13 +190,8 @@ def release(
         ledger=paying,
         entropy=entropy,
         rows_from=known.source,
-        synthetic_rows=outcome.artefact.rows,
-        rows_for_people=None
-        if wanted.get("synthetic_rows")
-        else known.rows
-        if meeting is None
-        else meeting.number,
-        artefact=outcome.artefact.words,
+        outcome=outcome,
+        rows_for_people=None if wanted.get("synthetic_rows") else whole,
         replicas={"number": len(replicas), **draw.to_json()},
         predicted_error=predicted,
         accounting_reason=settled.why,
@@ -233,7 +216,6 @@ def release(
         prior=priors,
         draft=drafted,
         totals=counted,
-        trust=outcome.trust,
     )
     return Release(certificate, workload.domain, outcome.artefact, replicas, measured)
 
