@@ -15,10 +15,10 @@ from typing import Any
 from dualquery.counting.counter import Counter, MemoryCounter
 from dualquery.counting.opening import machines_of, open_counter
 from dualquery.errors import BudgetError, DataError, DualQueryError, SchemaError
-from dualquery.ledger.book import Place, PrepaidLedger, ledger_of
+from dualquery.ledger.book import Place, PrepaidLedger, accounting_of, ledger_of
 from dualquery.mechanisms.error_bars import MOST_SEEDS, Draw, made_replicas
 from dualquery.mechanisms.outcomes import finished
-from dualquery.privacy.budget import Budget
+from dualquery.privacy.budget import Accounting, Budget
 from dualquery.privacy.curator import Curator
 from dualquery.privacy.ledger import Ledger
 from dualquery.privacy.neighbours import PARTS, Neighbours
@@ -131,13 +131,13 @@ def release(
     records = checked_rows("records", records)
     budget, table = _budget(budget, table, described, wanted, tell)
     budget = relation_of(budget, meeting, ledger)
-    budget = replace(budget, adaptive=measures_rows(budget, records))
+    by = None if ledger is None else accounting_of(ledger, dataset)
+    filtered = by is Accounting.GAUSSIAN  # what such a book adds up is the limit of a filter
+    budget = replace(budget, adaptive=filtered or measures_rows(budget, records))
     booked = (
-        None
-        if ledger is None
-        else settle(workload, budget, wanted, mechanism, None, booked=True, prior=public)
+        None if ledger is None else settle(workload, budget, wanted, mechanism, None, booked=by, prior=public)
     )
-    if booked is not None and booked.budget.adaptive:
+    if booked is not None and measures_rows(budget, records):
         refuse_hopeless(workload, booked.budget, wanted, mechanism, public, checking, meeting)
     prepaid = (
         None

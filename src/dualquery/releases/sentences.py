@@ -238,7 +238,12 @@ def _book(certificate: Certificate) -> list[str]:
         return []
     currency, ending = next(
         (words, ending)
-        for words, ending in (("ρ", "rho"), ("ε", "epsilon"), ("a Rényi divergence", "renyi"))
+        for words, ending in (
+            ("ρ", "rho"),
+            ("ε", "epsilon"),
+            ("μ²", "mu_squared"),
+            ("a Rényi divergence", "renyi"),
+        )
         if f"cap_{ending}" in book
     )
     charged, spent, cap = (float(book[f"{word}_{ending}"]) for word in ("charged", "spent", "cap"))
