@@ -203,7 +203,7 @@ def test_a_book_adds_up_rho_so_its_releases_do(
         )
     made = dualquery.release(records, budget=limits(neighbours=relation), ledger=tmp_path / "ledger", **asked)
     assert made.certificate["budget"]["accounting"] == "zcdp"
-    assert made.certificate["budget"]["accounting_reason"] == BOOK
+    assert made.certificate["budget"]["accounting_reason"] == BOOK[Accounting.ZCDP]
     assert Books(tmp_path / "ledger").read().book.left == 0
 
 
