@@ -58,7 +58,7 @@ limits = partial(house.budget, accounting=Accounting.TIGHTEST)
 
 
 def by_the_book(budget: Budget, mechanism: str | None) -> Settled:
-    return settle(WORKLOAD, budget, {}, mechanism, None, booked=True)
+    return settle(WORKLOAD, budget, {}, mechanism, None, booked=Accounting.ZCDP)
 
 
 @pytest.mark.parametrize("mechanism", EXPECTED)
