@@ -29,15 +29,19 @@ from benchmarks.numbers import FILES, _apart, _cut
 from dualquery import Budget, Categorical, Domain, Numeric, private_draft, schema_draft
 from dualquery.counting.counter import MemoryCounter
 from dualquery.errors import BudgetError
+from dualquery.fitting.measured import Measured
 from dualquery.mechanisms.mechanism import Task
 from dualquery.mechanisms.outcomes import finished
 from dualquery.mechanisms.projection.game import PROJECTION
 from dualquery.privacy.budget import Accounting
 from dualquery.privacy.curator import Curator
 from dualquery.privacy.ledger import Ledger
+from dualquery.privacy.neighbours import Neighbours
 from dualquery.queries.families import marginals
 from dualquery.randomness import SeededEntropy
+from dualquery.releases.reuse import earlier_of
 from dualquery.table.binning import gaussian_mu, number_of_bins
+from dualquery.table.draft import Draft
 from dualquery.table.encoding import encode
 from dualquery.types import silent
 
@@ -111,13 +115,13 @@ def read_off(name: str, frame: pd.DataFrame, seed: int) -> Domain:
     return replace(schema_draft(frame).schema, draft=False).domain
 
 
-def private(name: str, frame: pd.DataFrame, seed: int) -> Domain:
+def private(name: str, frame: pd.DataFrame, seed: int) -> Draft:
     stated = Domain(tuple(listed(frame, numbers=False)))
-    return private_draft(frame, budget=Budget(DRAFT, DELTA), known=stated, seed=seed).schema.domain
+    return private_draft(frame, budget=Budget(DRAFT, DELTA), known=stated, seed=seed)
 
 
-def all_private(name: str, frame: pd.DataFrame, seed: int) -> Domain:
-    return private_draft(frame, budget=Budget(DRAFT, DELTA), seed=seed).schema.domain
+def all_private(name: str, frame: pd.DataFrame, seed: int) -> Draft:
+    return private_draft(frame, budget=Budget(DRAFT, DELTA), seed=seed)
 
 
 WAYS = {
@@ -129,11 +133,16 @@ WAYS = {
 }
 
 
-def released(frame: pd.DataFrame, domain: Domain, epsilon: float, seed: int) -> pd.DataFrame:
-    """As `dualquery.release` makes the rows, without error bars."""
+def released(frame: pd.DataFrame, found: Domain | Draft, epsilon: float, seed: int) -> pd.DataFrame:
+    """As `dualquery.release` makes the rows, without error bars; what a draft has counted is used again."""
+    domain = found.schema.domain if isinstance(found, Draft) else found
+    earlier: tuple[Measured, ...] = ()
+    if isinstance(found, Draft):
+        earlier, _ = earlier_of(found, found.schema, Neighbours.REPLACE, ledger=None, dataset=None, seed=seed)
     records = encode(frame, domain)
     budget = Budget(epsilon, DELTA, accounting=Accounting.GAUSSIAN)
-    plan = PROJECTION.plan_for(Task(marginals(domain, 2), records.rows, budget, places=True), {})
+    task = Task(marginals(domain, 2), records.rows, budget, places=True, earlier=earlier)
+    plan = PROJECTION.plan_for(task, {})
     entropy = SeededEntropy(seed)
     curator = Curator(MemoryCounter(records), Ledger(budget), entropy)
     made = PROJECTION.run(plan, curator, entropy.public_generator(), silent)

@@ -368,8 +368,18 @@ def made_by(experiment: Experiment, rows: Rows, of: int) -> str:
     flag = " --full" if size == Size.FULL.value else ""
     days = sorted({str(row[DATE]) for row in rows})
     when = days[0] if len(days) == 1 else f"{days[0]} to {days[-1]}"
-    part = "" if len(rows) == of else f" **Only {len(rows)} of {of} points are measured so far.**"
-    return f"Repeat: `python -m experiments.{experiment.name}{flag}`. Measured {when} ({size} size).{part}"
+    left = missing(rows, of)
+    return f"Repeat: `python -m experiments.{experiment.name}{flag}`. Measured {when} ({size} size).{left}"
+
+
+def missing(rows: Rows, of: int) -> str:
+    """Said of an experiment of which not all was measured."""
+    return "" if len(rows) == of else f" **Only {len(rows)} of {of} points are measured so far.**"
+
+
+def indexed(experiment: Experiment, rows: Rows, of: int, folder: str) -> str:
+    """The line of an experiment in the index; its page says when it was measured."""
+    return f"- [{experiment.title}]({folder}/{experiment.name}.md){missing(rows, of)}"
 
 
 def environment() -> str:
@@ -401,7 +411,9 @@ def gather(experiments: Sequence[Experiment], setting: Setting, out: Path, probl
     parts = [
         "# The papers' experiments, and peers side by side",
         f"Written by `python -m experiments` ({setting.size.value} size). Each page has what the paper found (or "
-        "what we set ourselves), what we find, the picture, the table and the numbers of every run.",
+        "what we set ourselves), what we find, the picture, the table, the numbers of every run, and the command "
+        "that repeats it. "
+        f"[Benchmarks]({out.name}/benchmarks.md) has what `python -m benchmarks.NAME` measured.",
         environment(),
         "\n".join(_index(experiments, setting, out)),
     ]
@@ -412,14 +424,13 @@ def gather(experiments: Sequence[Experiment], setting: Setting, out: Path, probl
 
 
 def _index(experiments: Sequence[Experiment], setting: Setting, out: Path) -> Iterator[str]:
-    """One line per experiment that was measured: its page, and how to repeat it."""
+    """One line per experiment that was measured: its page, and whether anything is missing."""
     for experiment in experiments:
         path = out / f"{experiment.name}.csv"
         points = experiment.points(setting) if path.exists() else []
         rows = Kept(path, setting.size).rows(points)
         if rows:
-            link = f"[{experiment.title}]({out.name}/{experiment.name}.md)"
-            yield f"- {link}. {made_by(experiment, rows, len(points))}"
+            yield indexed(experiment, rows, len(points), out.name)
 
 
 # The command line

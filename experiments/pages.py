@@ -17,7 +17,7 @@ from collections.abc import Callable
 from pathlib import Path
 
 from experiments.page_parts import benchmarks, evidence, machines, mechanisms, special_cases, statistics
-from experiments.page_parts.files import KEPT, ROOT
+from experiments.page_parts.files import KEPT, RESULTS, ROOT
 
 LEFT = ROOT / "benchmarks" / "results"
 MARKED = re.compile(r"(<!-- from the files: ([\w ]+) -->\n)(.*?)(<!-- end -->)", re.DOTALL)
@@ -33,7 +33,7 @@ PARTS: dict[str, Callable[[], str]] = {
 
 def pages() -> list[Path]:
     """Those that have a part."""
-    texts = [ROOT / "README.md", *sorted((ROOT / "docs").glob("*.md"))]
+    texts = [ROOT / "README.md", *sorted((ROOT / "docs").glob("*.md")), RESULTS / "benchmarks.md"]
     return [path for path in texts if MARKED.search(path.read_text(encoding="utf-8"))]
 
 

@@ -9,7 +9,6 @@ run stands in `NOT_HERE` or `NO_CODE`, with the reason.
 from __future__ import annotations
 
 import contextlib
-import doctest
 import io
 import re
 import shlex
@@ -57,10 +56,7 @@ NO_CODE = {
         "README.md",
         1,
     ): "what `make demo` prints; `test_the_demonstration_prints_what_the_page_shows` compares it",
-    **{
-        ("docs/contributing.md", number): "a listing of tests/plugins, whose tests install and run it"
-        for number in (1, 2, 3, 4)
-    },
+    ("docs/contributing.md", 1): "of tests/plugins, whose tests install and run it",
     ("docs/how_it_works.md", 0): "a drawing",
     ("docs/schema.md", 6): "no attribute; tests/table/test_schema_check.py adds one",
     ("docs/schema.md", 12): "a table; tests/privacy/test_persons.py reads it",
@@ -269,10 +265,6 @@ def run_python(stage: Stage, block: str) -> None:
     """Run it; each comment with a number ± a number is what was printed."""
     if stage.page == "docs/queries.md" and "marginals" in block:
         stage.names["domain"] = stage.names["schema"].domain  # thousands of items would be too many tables
-    if block.startswith(">>>"):
-        example_ = doctest.DocTestParser().get_doctest(block, stage.names, stage.page, None, 0)
-        assert doctest.DocTestRunner().run(example_).failed == 0
-        return
     if 'save("released")' in block:  # whoever goes on from the commands would name another
         shutil.rmtree(stage.folder / "released")
     if 'save("schema.toml")' in block:

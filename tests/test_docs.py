@@ -165,18 +165,23 @@ ITEMS = {
 }
 
 
-def rows_of(heading: str) -> list[list[str]]:
-    """The cells of the table under a heading, without its head."""
-    part = PAPERS.partition(f"\n## {heading}\n")[2].partition("\n## ")[0]
-    return [line[2:-2].split(" | ") for line in part.splitlines() if line.startswith("| ")][2:]
+def part_of(heading: str) -> list[str]:
+    return PAPERS.partition(f"\n## {heading}\n")[2].partition("\n## ")[0].splitlines()
 
 
-ROWS = [row for heading in ITEMS for row in rows_of(heading)]
+def items_of(heading: str) -> list[tuple[str, ...]]:
+    """Each item of a list with its code, command, test and page."""
+    told = [line[2:].partition(": `") for line in part_of(heading) if line.startswith("- ")]
+    return [(item, *f"`{rest}".split("; ")) for item, _, rest in told]
+
+
+ROWS = [row for heading in ITEMS for row in items_of(heading)]
+MISPRINTS = [line[2:-2].split(" | ") for line in part_of("Misprints") if line.startswith("| ")][2:]
 
 
 @pytest.mark.parametrize("heading", ITEMS)
-def test_every_item_of_a_paper_has_a_row(heading: str) -> None:
-    items = " ".join(row[0] for row in rows_of(heading))
+def test_every_item_of_a_paper_has_a_line(heading: str) -> None:
+    items = " ".join(row[0] for row in items_of(heading))
     assert [item for item in ITEMS[heading].split(", ") if item not in items] == []
 
 
@@ -192,7 +197,7 @@ def test_what_the_page_of_the_papers_names_is_there() -> None:
                 missing.append(name)
         missing += [name for name in names_of_tests if not is_test(name)]
         missing += [words for words in re.findall(r"`([^`]+)`", command) if not is_command(words)]
-    missing += [row[3] for row in rows_of("Misprints") if not is_test(row[3].strip("`"))]
+    missing += [row[3] for row in MISPRINTS if not is_test(row[3].strip("`"))]
     assert missing == []
 
 

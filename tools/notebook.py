@@ -71,7 +71,7 @@ def page(notebook: dict[str, Any]) -> str:
         for output in cell["outputs"]:
             data = output.get("data", {})
             html = re.sub(r"<style.*?</style>", "", "".join(data.get("text/html", [])), flags=re.DOTALL)
-            if html:
+            if html and "dataframe" not in html:  # a frame's own text is a table already
                 parts.append("\n".join(line for line in html.splitlines() if line.strip()))
             else:
                 text = "".join(output.get("text", data.get("text/plain", [])))

@@ -9,7 +9,7 @@ from experiments import dualquery_figure_2 as figure_2
 from experiments import dualquery_figure_4 as figure_4
 from experiments.harness import Rows, distinct, listed, times, where
 from experiments.page_parts.files import TABLES, error, figures_of, plain, rows_of, table
-from experiments.spread import Samples, samples_by
+from experiments.spread import samples_by
 
 # The README
 
@@ -60,10 +60,6 @@ def with_counting(rows: Rows) -> Rows:
     ]
 
 
-def _seconds(seconds: Samples, method: str) -> str:
-    return f"{seconds[method,].mean:.0f} s" if (method,) in seconds else ""
-
-
 # Evidence: one figure for each claim
 
 
@@ -71,64 +67,33 @@ def against_the_paper() -> str:
     """The ratio is to the stronger line: the theorem without a factor that these neighbours do not need."""
     rows = where(rows_of("dualquery_figure_2"), epsilon=1)
     most = samples_by(rows, ("data", "method"), "max_error")
-    lines, beaten = [], []
+    told, beaten = [], []
     for name in distinct(rows, "data"):
-        printed, paper = most[name, figure_2.THEOREM], most[name, figure_2.ADVANCED]
-        own, noise = most[name, figure_2.PROJECTED], most[name, figure_2.NOISE]
-        ratio = times(own.mean / paper.mean)
-        lines.append([SIZES[name], error(printed), error(paper), error(own), ratio, error(noise)])
-        if noise.clearly_below(paper):
+        paper, own = most[name, figure_2.ADVANCED], most[name, figure_2.PROJECTED]
+        told.append(f"{times(own.mean / paper.mean)} on {figure_2.TITLES[name]}")
+        if most[name, figure_2.NOISE].clearly_below(paper):
             beaten.append(figure_2.TITLES[name])
-    header = (
-        "max error, ε = 1",
-        "DualQuery, T by Theorem 4.3 as printed",
-        "T by the same for a record added or removed",
-        "projection",
-        "that is",
-        "independent noise",
+    return (
+        "At ε = 1 the largest error of projection is, beside DualQuery's by its theorem without a factor that these "
+        f"neighbours do not need, {', '.join(told)}. Independent noise is clearly better than DualQuery by that "
+        f"theorem on {', '.join(beaten) or 'none'}.\n"
     )
-    simpler = f"Independent noise is clearly better than DualQuery by Theorem 4.3 on {', '.join(beaten)}.\n"
-    return table(header, lines) + (f"\n{simpler}" if beaten else "")
 
 
 def wide() -> str:
-    rows = with_counting(rows_of("dualquery_figure_4"))
-    own, noise = figure_4.PLANNED, figure_4.NOISE
-    lines, lower = [], []
+    rows = rows_of("dualquery_figure_4")
     widths = distinct(rows, "attributes")
-    shown = (widths[0], widths[len(widths) // 2], widths[-1])
-    for width in widths:
-        mine = where(rows, attributes=width)
-        mean, most, seconds = (
-            samples_by(mine, ("method",), column) for column in ("mean_error", "max_error", "seconds")
-        )
-        peak = max((row["peak_gb"] for row in where(mine, method=own) if row["peak_gb"] != ""), default=0.0)
-        if mean[noise,].clearly_below(mean[own,]):
-            lower.append(width)
-        if width not in shown:
-            continue
-        lines.append(
-            [
-                f"{width:,}",
-                error(mean[own,]),
-                error(mean[noise,]),
-                error(most[own,]),
-                error(most[noise,]),
-                _seconds(seconds, own),
-                f"{peak:.1f} GB",
-            ]
-        )
-    header = (
-        "attributes",
-        "DualQuery, mean error",
-        "independent noise",
-        "DualQuery, max error",
-        "independent noise",
-        "processor",
-        "memory",
+    mean = samples_by(rows, ("attributes", "method"), "mean_error")
+    lower = [
+        each for each in widths if mean[each, figure_4.NOISE].clearly_below(mean[each, figure_4.PLANNED])
+    ]
+    (widest,) = samples_by(
+        with_counting(where(rows, attributes=widths[-1], method=figure_4.PLANNED)), (), "seconds"
+    ).values()
+    return (
+        f"A run with {widths[-1]:,} attributes takes {widest.mean:.0f} s of the processor. By mean error independent "
+        f"noise is clearly better than DualQuery at {len(lower)} of {len(widths)} widths.\n"
     )
-    told = f"\nBy mean error independent noise is clearly better at {len(lower)} of {len(widths)} widths.\n"
-    return table(header, lines) + told
 
 
 def rule() -> str:
@@ -151,26 +116,6 @@ def bars() -> str:
     return table(("share of 95% bars", *(f"ε = {epsilon:g}" for epsilon in budgets)), lines) + told
 
 
-def questions() -> str:
-    """Natural questions; other streams are on the page of the experiment."""
-    rows = where(rows_of("online"), stream="natural")
-    most = max(distinct(rows, "questions"), default=0)
-    lines = []
-    for name in distinct(rows, "table"):
-        mine = where(rows, table=name, questions=most)
-        columns = ("online_mean", "release_mean", "full_mean", "gaussian_mean")
-        told = (error(samples_by(mine, (), column)[()]) for column in columns)
-        lines.append([name, *told])
-    header = (
-        f"{most:,} natural questions",
-        "mean error",
-        "its release alone",
-        "a release with all of the budget",
-        "independent noise",
-    )
-    return table(header, lines)
-
-
 WIDE = {  # tables of the benchmark, and what each is
     "mixture of 64, ε = 1": "mixture of 64 products, 500 attributes",
     "six factors, ε = 1": "six factors, 500 attributes",
@@ -191,35 +136,32 @@ def wide_bars() -> str:
     return table(header, lines) + f"\nSeeds: {runs} at least.\n"
 
 
-FAMILIES = ("SWIFT", "AIM", "MST", "PrivBayes", "MWEM")
-
-
 def other_tools() -> str:
-    """The mean L1 of a table at ε = 1: ours, and of each family of methods the best that answered, whoever has it."""
+    """The mean L1 of a table at ε = 1: ours, and the best other that answered, whoever it is."""
     rows = where(rows_of("peers"), outcome="done")
     keys = {(row["data"], row["tables"], row["epsilon"]) for row in rows}
     lines, lowest = [], 0
     ratios: dict[float, list[float]] = {}
     for data, tables, epsilon in sorted(keys, key=lambda key: (list(TABLES).index(key[0]), key[1:])):
-        here = where(rows, data=data, tables=tables, epsilon=epsilon)
-        found = samples_by(here, ("peer", "method"), "l1")
-        ours, noise = (
-            samples_by(where(here, peer=name), (), "l1")[()] for name in ("dualquery", "independent noise")
-        )
-        others = [each.mean for (peer, _), each in found.items() if peer != "dualquery"]
-        lowest += ours.mean < min(others)
-        ratios.setdefault(epsilon, []).append(ours.mean / min(others))
+        found = samples_by(where(rows, data=data, tables=tables, epsilon=epsilon), ("peer", "method"), "l1")
+        ours = found.pop(("dualquery", "release"))
+        noise = next(each for (peer, _), each in found.items() if peer == "independent noise")
+        best = min(found, key=lambda key: found[key].mean)
+        lowest += ours.mean < found[best].mean
+        ratios.setdefault(epsilon, []).append(ours.mean / found[best].mean)
         if epsilon == 1:
-            best = [_best_of(here, family) for family in FAMILIES]
-            lines.append([f"{TABLES[data]}, {tables}", error(ours), *best, error(noise)])
-    header = ("mean L1 of a table, ε = 1", "ours", *FAMILIES, "independent noise")
+            name = best[0] if best[0] == "independent noise" else " ".join(best)
+            lines.append(
+                [f"{TABLES[data]}, {tables}", error(ours), f"{error(found[best])}, {name}", error(noise)]
+            )
+    header = ("mean L1 of a table, ε = 1", "ours", "the best other that answered", "independent noise")
     budgets = listed(sorted({epsilon for _, _, epsilon in keys}))
     told = f"\nOf {len(keys)} points (ε = {budgets}) ours has the lowest mean at {lowest}. "
     each = "; ".join(
         f"at ε = {epsilon:g} {plain(min(found))} to {plain(max(found))}"
         for epsilon, found in sorted(ratios.items())
     )
-    told += f"Ours over the best other that answered, whoever it is: {each}. {unheard()}\n"
+    told += f"Ours over the best other: {each}. {unheard()}\n"
     return table(header, lines) + told
 
 
@@ -233,7 +175,9 @@ def unheard() -> str:
         asked = {(row["data"], row["tables"]) for row in mine}
         if asked - answered:
             told.append(f"{method} at {len(asked - answered)} of {len(asked)} tables")
-    return f"Of dpsynth no answer is here from {', '.join(told)}." if told else ""
+    cards = distinct(where(rows, outcome="done", method="SWIFT"), "card")
+    here = f"SWIFT answered on a graphics card ({', '.join(cards)}). " if any(cards) else ""
+    return here + (f"Of dpsynth no answer is here from {', '.join(told)}." if told else "")
 
 
 def strongest_peer() -> str:
@@ -253,12 +197,21 @@ def strongest_peer() -> str:
 
 
 def swift_on_adult(answered: Rows) -> str:
-    """The strongest peer is named where it is not among those that answered."""
-    if any(row["peer"] == "dpsynth" and row["method"] == "SWIFT" for row in answered):
-        return "SWIFT of dpsynth is among them."
+    """The strongest peer, and where it answered."""
+    theirs = where(answered, peer="dpsynth", method="SWIFT")
+    if not theirs:
+        return (
+            "SWIFT of dpsynth, the strongest that we know of, is not among them: it wants a graphics card. On "
+            f"[small tables](docs/experiments/foreign.md) it answered: {beside_swift()}"
+        )
+    found, ours = (
+        samples_by(rows, ("epsilon",), "l1") for rows in (theirs, where(answered, peer="dualquery"))
+    )
+    ratios = (f"{plain(ours[key].mean / each.mean)} at ε = {key[0]:g}" for key, each in sorted(found.items()))
     return (
-        "SWIFT of dpsynth, the strongest that we know of, is not among them: it wants a graphics card. On "
-        f"[small tables](docs/experiments/foreign.md) it answered: {beside_swift()}"
+        "Of the error of SWIFT (dpsynth, on a graphics card), the strongest that we know of, ours has "
+        f"{', '.join(ratios)}. "
+        f"On [other people's tables](docs/experiments/foreign.md): {beside_swift()}"
     )
 
 
@@ -289,18 +242,8 @@ def foreign_tables() -> str:
         f"\nBars of 95% held {sum(shares) / len(shares):.3f} of the answers in the mean, at the least "
         f"{held[low].mean:.3f} ({low[0]}, ε = {low[1]:g}).\n"
     )
-    swift = f"\nBeside SWIFT (one run): {beside_swift()}\n"
+    swift = f"\nBeside SWIFT: {beside_swift()}\n"
     return table(("", "tables and ε", "ours is lowest at", "lower than ours"), lines) + swift + bars
-
-
-def _best_of(rows: Rows, family: str) -> str:
-    """The lowest mean of a family's methods, and which it is."""
-    mine = [row for row in rows if str(row["method"]).startswith(family)]
-    found = samples_by(mine, ("peer", "method"), "l1")
-    if not found:
-        return ""
-    best = min(found, key=lambda key: found[key].mean)
-    return f"{error(found[best])}, {best[0]} {best[1]}"
 
 
 def times_taken() -> str:
@@ -320,7 +263,6 @@ PARTS: dict[str, Callable[[], str]] = {
     "wide tables": wide,
     "the rule": rule,
     "bars": bars,
-    "questions": questions,
     "wide bars": wide_bars,
     "other tools": other_tools,
     "the strongest peer": strongest_peer,

@@ -12,14 +12,14 @@ from dualquery.audits.case import Verdict
 from tests.audits.twins import HONEST, TWINS, Twin
 
 SEED = 2014  # repeatable: chance is audited in test_audit.py
-PAGE = Path(__file__).parents[2] / "docs" / "privacy.md"
+PAGE = Path(__file__).parents[2] / "docs" / "experiments" / "benchmarks.md"
 
 
 def told_of(twin: Twin) -> str:
     """What the page says was proven of a twin."""
     line = rf"^\| {re.escape(str(twin))} \|.*\| ([\d.]+)(?:, exactly)? \|$"
     row = re.search(line, PAGE.read_text(encoding="utf-8"), re.MULTILINE)
-    assert row, f"docs/privacy.md does not tell of '{twin}'"
+    assert row, f"docs/experiments/benchmarks.md does not tell of '{twin}'"
     return row[1]
 
 

@@ -145,7 +145,7 @@ def test_gathering(setting: Setting, tmp_path: Path) -> None:
     run(experiment, setting, out)
     page = gather([experiment], setting, out, ["a sentence"]).read_text()
     assert (tmp_path / "found.md").exists()
-    assert "- [A meter](found/meter.md). Repeat: `python -m experiments.meter" in page
+    assert "- [A meter](found/meter.md)\n" in page
     assert "- a sentence" in page
     assert "dualquery" in page
     assert "cores" in page

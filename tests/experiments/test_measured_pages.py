@@ -10,12 +10,12 @@ import pytest
 
 from experiments.__main__ import NAMES, experiment_of
 from experiments.data import Data
-from experiments.harness import Kept, Setting, Size, made_by, page_of
+from experiments.harness import Kept, Setting, Size, indexed, page_of
 from experiments.page_parts.files import RESULTS, ROOT
 from experiments.pages import MARKED, PARTS, pages, written
 
 MEASURED = [name for name in NAMES if (RESULTS / f"{name}.csv").exists()]
-TEXTS = [ROOT / "README.md", *sorted((ROOT / "docs").glob("*.md"))]
+TEXTS = [ROOT / "README.md", *sorted((ROOT / "docs").glob("*.md")), RESULTS / "benchmarks.md"]
 WRITTEN = {"experiments.md", "tutorial.md"}  # whole pages that a command writes, of which other tests speak
 SAYS = re.compile(r"<!-- (?:not measured: (?P<why>.+)|checked by: (?P<test>\S+)) -->")
 CODE = re.compile(r"^```.*?^```$|`[^`\n]+`", re.DOTALL | re.MULTILINE)
@@ -96,7 +96,7 @@ def test_the_page_of_an_experiment_is_what_its_rows_say(name: str) -> None:
     page = (RESULTS / f"{name}.md").read_text(encoding="utf-8")
     assert page == page_of(experiment, rows, len(points)), f"python -m experiments.{name} --full --draw"
     gathered = (ROOT / "docs" / "experiments.md").read_text(encoding="utf-8")
-    line = f"- [{experiment.title}](experiments/{name}.md). {made_by(experiment, rows, len(points))}\n"
+    line = indexed(experiment, rows, len(points), "experiments") + "\n"
     assert line in gathered, "python -m experiments --full --draw --out docs/experiments"
 
 

@@ -151,7 +151,7 @@ def test_with_a_prior_the_stage_of_misfits_has_room_for_pairs():
     plain, task = (replace(task_of((3, 20, 7, 9), 200), prior=prior) for prior in (None, rows))
     rule = PairRule.of(task)
     ways = planned(plain, rule), planned(task, rule)
-    moved = task.budget.neighbours.sensitivity(misfit_bound(len(rule.pairs))).l2_squared
+    moved = task.budget.neighbours.sensitivity(misfit_bound([1] * len(rule.pairs))).l2_squared
     deviations = []
     for way, each in zip(ways, (plain, task), strict=True):
         second = way.stages[1]

@@ -242,13 +242,8 @@ def test_what_adding_costs() -> None:
     assert own_files("day") == {"arcs", "day"}, "a group of queries and its kind are two files"
 
 
-def test_the_page_shows_these_files() -> None:
+def test_the_page_links_these_files() -> None:
     page = (ROOT / "docs" / "contributing.md").read_text(encoding="utf-8")
-    for name in ("fixed_width.py", "one_way.py"):
-        assert (PACKAGE / name).read_text(encoding="utf-8") in page, f"copy tests/plugins/clock/{name}"
-    arcs, day = ((PACKAGE / f"{name}.py").read_text(encoding="utf-8") for name in ("arcs", "day"))
-    (shown,) = re.findall(
-        r"```python\n(@dataclass\(frozen=True, eq=False\)\nclass Arcs.*?)```", page, re.DOTALL
-    )
-    for part in shown.split("\n    ...\n"):
-        assert part.strip() in arcs + day, part
+    for name in ("one_way.py", "fixed_width.py", "arcs.py", "day.py"):
+        assert f"(../tests/plugins/clock/{name})" in page
+        assert (PACKAGE / name).is_file()

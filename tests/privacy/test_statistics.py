@@ -82,7 +82,7 @@ from dualquery.queries.derived import (
 )
 from dualquery.queries.distances import Distances, DistanceSums, Knots
 from dualquery.queries.families import from_texts, parities
-from dualquery.queries.group import Group, Listed, NotProducts, bound_of_queries
+from dualquery.queries.group import Group
 from dualquery.queries.language.units import groups_of
 from dualquery.queries.lists import NamedCells
 from dualquery.queries.means import CellMeans
@@ -145,7 +145,7 @@ class Graded:
     def size(self) -> int:
         return len(self.levels)
 
-    bound = bound_of_queries
+    bound = Group.bound
 
     def counts(self, records):
         return np.array(self.levels, np.int64)[:, records.to_rows()[:, 0]].sum(axis=1)
@@ -853,7 +853,7 @@ def classes_with(module: ModuleType, *members: str) -> set[type]:
         if kind.__module__ == module.__name__
         and not getattr(kind, "_is_protocol", False)
         and not inspect.isabstract(kind)
-        and kind not in (Listed, NotProducts, Held)  # of which there are kinds
+        and kind not in (Held,)  # of which there are kinds
         and all(hasattr(kind, member) for member in members)
     }
 

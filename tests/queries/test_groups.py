@@ -44,8 +44,6 @@ from dualquery.queries.group import (
     Group,
     ProductRows,
     Sample,
-    bound_of_queries,
-    refuse_products,
 )
 from dualquery.queries.language.reader import parse
 from dualquery.queries.random_families import random_conjunctions
@@ -82,7 +80,7 @@ class Graded:
     unit: int
 
     predicates = NO_PREDICATES
-    bound = bound_of_queries
+    bound = Group.bound
 
     @property
     def size(self) -> int:
@@ -130,7 +128,9 @@ class Graded:
         ]
 
     def products(self, indices: NDArray[np.int64]) -> ProductRows:
-        refuse_products("graded questions")
+        raise QueryError(
+            "graded questions are no products; use a mechanism that measures the queries themselves"
+        )
 
 
 def graded(unit: int = 1000) -> Graded:

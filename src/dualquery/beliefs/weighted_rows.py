@@ -31,9 +31,10 @@ from fractions import Fraction
 import numpy as np
 from numpy.typing import NDArray
 
+from dualquery.queries.group import NotProducts
 from dualquery.queries.kept_columns import KeptColumns, add_weights
 from dualquery.queries.language.formula import Literal, Query
-from dualquery.queries.question import Question, ValuedQuery
+from dualquery.queries.question import Question
 from dualquery.table.domain import Domain
 from dualquery.table.records import BitItems, Records, SparseItems, unpack_bits
 from dualquery.types import Integers
@@ -173,7 +174,7 @@ class WeightedRows:
         chosen = self._columns.given(measured.question.group) == 1
         self._multiply(np.where(chosen, inside, outside))
 
-    def _hear_numbers(self, measured: MeasuredQuestion, query: ValuedQuery) -> None:
+    def _hear_numbers(self, measured: MeasuredQuestion, query: NotProducts) -> None:
         """1 + λ(q − h) for all rows, with Var q = E q² − h² in whole numbers."""
         mass = int(self.mass(measured.question)[0])
         target = self._target(mass, measured, measured.noisy[0])
@@ -192,7 +193,7 @@ class WeightedRows:
         self._rest = max(round(self._rest * max(float(1 - rate * believed), 0.0)), min(self._rest, 1))
         self._multiply(np.maximum(factors, 0.0))
 
-    def _support_numbers(self, query: ValuedQuery, target: Fraction, *, more: bool) -> None:
+    def _support_numbers(self, query: NotProducts, target: Fraction, *, more: bool) -> None:
         """Enough rows on the side that is to grow, of those that the query itself can name."""
         numbers, level = self._columns.given(query), query.unit * float(target)
         beyond = int(((numbers > level) if more else (numbers < level)).sum())

@@ -179,6 +179,35 @@ def application(desk: Desk, port: Callable[[], int]) -> FastAPI:
         path.write_text(columns.edited(asked, path), encoding="utf-8")
         return columns.shown(path)
 
+    def to_find(asked: commands.WantedPrivateDraft) -> tuple[str | None, list[str]]:
+        """What is stated, and the command that finds the rest."""
+        known, schema = columns.stated(desk.folder / commands.schema_of(asked.table))
+        found = commands.private_draft(
+            asked, known=known is not None, unit=schema.unit, encoding=schema.encoding
+        )
+        return known, found
+
+    @app.post("/v1/private/command", dependencies=guarded)
+    def foreseen(asked: commands.WantedPrivateDraft) -> dict[str, str]:
+        """What the button of a private draft would run."""
+        return {"command": written(to_find(asked)[1])}
+
+    @app.post("/v1/private", dependencies=guarded)
+    def find(asked: commands.WantedPrivateDraft, key: JobKey) -> dict[str, Any]:
+        known, arguments = to_find(asked)
+        schema, aside = (desk.folder / of(asked.table) for of in (commands.schema_of, commands.read_off_of))
+
+        def before() -> None:
+            if known is not None:
+                (desk.folder / commands.known_of(asked.table)).write_text(known, encoding="utf-8")
+            schema.replace(aside)
+
+        def failed() -> None:
+            if not schema.exists():
+                aside.replace(schema)
+
+        return desk.jobs.start(key, arguments, before, failed).to_json()
+
     @app.post("/v1/check", dependencies=guarded)
     def check(asked: commands.WantedTable, key: JobKey) -> dict[str, Any]:
         return desk.jobs.start(key, commands.check(asked)).to_json()

@@ -13,7 +13,7 @@ falls into a cheaper branch.
 A *person* has at most K records, and all of them move at once. With records A of a person replaced by B, |A| and
 |B| at most K, pair up min(|A|, |B|) of them: Σ_B φ − Σ_A φ has at most K terms, each a difference φ(y) − φ(x) or a
 single ±φ(x), so that its norm is at most K·max(alone, apart), and K·alone where A or B is empty. Both are attained
-by K equal records (docs/schema.md).
+by K equal records.
 """
 
 from __future__ import annotations

@@ -13,7 +13,6 @@ brute-force test checks them all (tests/privacy/test_statistics.py).
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
-from functools import cached_property
 from typing import Protocol, Self
 
 import numpy as np
@@ -25,7 +24,7 @@ from dualquery.privacy.events import Selection
 from dualquery.privacy.neighbours import Neighbours
 from dualquery.privacy.prices import TOO_SMALL, Price
 from dualquery.privacy.selection import SLACK, Candidates, Rate, Scored
-from dualquery.queries.tables import Tables, signed, signed_shape
+from dualquery.queries.tables import Tables, signed
 from dualquery.queries.workload import Workload
 from dualquery.types import Integers
 
@@ -180,12 +179,16 @@ class TableErrors:
     def of(self, counter: Counter) -> Scored:
         assert self.answers is not None, "a score that was not told any answers has only a price"
         offsets = np.rint(FINE * self.public_rows * np.clip(self.answers, 0, 1)).astype(np.int64)
-        wrong = np.abs(FINE * counter.true_counts(self.tables, kept=True) - offsets)
-        sums = np.add.reduceat(wrong, self.tables.starts[:-1])
+        wrong, starts = self._entries(FINE * counter.true_counts(self.tables, kept=True) - offsets)
+        sums = np.add.reduceat(np.abs(wrong), starts[:-1])
         fixed = self._fixed
         if self.among is not None:
             sums, fixed = sums[self.among], fixed[self.among]
         return Scored(sums, 1, 1, fixed, 0, Candidates.ABSOLUTE)
+
+    def _entries(self, cells: Integers) -> tuple[Integers, Integers]:
+        """What is summed up, of every cell, and where each table begins."""
+        return cells, self.tables.starts
 
     def range(self, neighbours: Neighbours) -> int:
         return neighbours.largest(alone=2 * FINE, apart=4 * FINE)
@@ -209,30 +212,9 @@ class SignedTableErrors(TableErrors):
     is that of `TableErrors`.
     """
 
-    def of(self, counter: Counter) -> Scored:
-        assert self.answers is not None, "a score that was not told any answers has only a price"
-        scale = FINE * self.public_rows
-        answers = np.rint(scale * np.clip(self.answers, 0, 1)).astype(np.int64)
-        wrong = self._signed(FINE * counter.true_counts(self.tables, kept=True) - answers)
-        sums = np.add.reduceat(np.abs(wrong), self._starts[:-1])
-        fixed = self._fixed
-        if self.among is not None:
-            sums, fixed = sums[self.among], fixed[self.among]
-        return Scored(sums, 1, 1, fixed, 0, Candidates.ABSOLUTE)
-
-    def _signed(self, cells: Integers) -> Integers:
-        tables = self.tables
-        return np.concatenate(
-            [
-                signed(cells[tables.cells_of(t)].reshape(tables.shape_of(t))).ravel()
-                for t in range(len(tables.sets))
-            ]
-        )
-
-    @cached_property
-    def _starts(self) -> NDArray[np.int64]:
-        entries = [int(np.prod(signed_shape(self.tables.shape_of(t)))) for t in range(len(self.tables.sets))]
-        return np.concatenate([[0], np.cumsum(entries)]).astype(np.int64)
+    def _entries(self, cells: Integers) -> tuple[Integers, Integers]:
+        parts = [signed(table).ravel() for table in self.tables.split(cells)]
+        return np.concatenate(parts), np.cumsum([0, *map(len, parts)])
 
 
 def _fineness(workload: Workload) -> int:

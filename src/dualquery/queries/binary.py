@@ -34,7 +34,6 @@ from dualquery.queries.bit_columns import (
     LINE,
     add_along_attributes,
     add_along_records,
-    count_ones,
     predicate_bits,
 )
 from dualquery.queries.countable import ONE_CELL, Bound
@@ -251,7 +250,7 @@ class Balances:
         ones = np.zeros(self.binary.width, np.int64)
         for first, rows in self.binary.slabs(records):
             bits = self.binary.bits(records, first, rows)
-            in_shares(count_ones, len(bits), bits, ones)
+            ones += np.bitwise_count(bits).sum(axis=1, dtype=np.int64)
         return 2 * ones - records.rows
 
     def bound(self) -> Bound:

@@ -116,16 +116,6 @@ def count_blocked(lower, upper, parts, bits, rows, literals, block_words, partia
 
 
 @njit(cache=True)
-def column_sums(lower, upper, bits, column, sums):  # type: ignore[no-untyped-def]
-    """sums[p] becomes the number of ones of bits[column[p]]."""
-    for p in range(lower, upper):
-        total = np.uint64(0)
-        for word in bits[column[p]]:
-            total += popcount(word)
-        sums[p] = np.int64(total)
-
-
-@njit(cache=True)
 def list_members(lower, upper, bits, column, sums, limit, start, members):  # type: ignore[no-untyped-def]
     """The records of every column with at most `limit` ones, at members[start[p] : start[p + 1]]."""
     for p in range(lower, upper):
@@ -243,6 +233,7 @@ def predicate_bits(predicates: Predicates, records: Records, first: int, rows: i
     bits = np.zeros((len(predicates), -(-rows // 64)), np.uint64)
     starts = np.array(domain.starts)
     owner_column = np.searchsorted(starts, predicates.attribute, side="right") - 1
+    simple = few(len(predicates), rows)
     for position in np.unique(owner_column):
         mine = np.flatnonzero(owner_column == position)
         codes = records.columns[position]
@@ -250,7 +241,7 @@ def predicate_bits(predicates: Predicates, records: Records, first: int, rows: i
             _item_bits(predicates, mine, codes, int(starts[position]), first, rows, bits)
         else:
             size = int(domain.sizes[starts[position]])
-            _code_bits(predicates, mine, codes[first : first + rows], size, bits)
+            _code_bits(predicates, mine, codes[first : first + rows], size, bits, simple)
     return bits
 
 
@@ -260,9 +251,13 @@ def _code_bits(
     codes: NDArray[np.unsignedinteger],
     size: int,
     bits: NDArray[np.uint64],
+    simple: bool,
 ) -> None:
-    """Bit columns of one attribute. Where predicates share values, each value gets a column, and they are joined."""
-    if few(len(mine), len(codes)):
+    """Bit columns of one attribute, by numpy where that is `simple`.
+
+    Where predicates share values, each value gets a column, and they are joined.
+    """
+    if simple:
         for p in mine:
             accepts = np.zeros(size, np.bool_)
             accepts[predicates.accepted(int(p))] = True
@@ -332,16 +327,6 @@ def bits_in_place(
 
 
 LINE = 8  # words that lie in one line of the cache
-
-
-@njit(cache=True)
-def count_ones(lower, upper, bits, counts):  # type: ignore[no-untyped-def]
-    """counts[j] += the number of records that have attribute j."""
-    for j in range(lower, upper):
-        total = np.uint64(0)
-        for w in range(bits.shape[1]):
-            total += popcount(bits[j, w])
-        counts[j] += np.int64(total)
 
 
 @njit(cache=True)

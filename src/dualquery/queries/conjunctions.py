@@ -17,6 +17,7 @@ queries accept too many cells to list are charged all their queries. All of it i
 
 from __future__ import annotations
 
+from abc import abstractmethod
 from dataclasses import dataclass
 from functools import cached_property
 from math import comb
@@ -29,7 +30,6 @@ from dualquery.pool import in_shares, threads
 from dualquery.queries.bit_columns import (
     add_truth,
     bits_in_place,
-    column_sums,
     count_blocked,
     count_direct,
     count_parities,
@@ -43,10 +43,11 @@ from dualquery.queries.group import (
     NONE,
     PAD,
     Digest,
-    Listed,
+    Group,
     Predicates,
     ProductRows,
     canonical_rows,
+    distinct_sets,
     increasing_sets,
     literal_truth,
     numbering_of,
@@ -61,6 +62,30 @@ BLOCK_BYTES = 1 << 20  # a block of all columns and negations: stays in the seco
 BLOCK_WORDS_MOST = 128
 BLOCK_WORDS_LEAST = 8
 LEAST_QUERIES = 256  # of whole columns, that are worth sharing
+
+
+class Listed(Group):
+    """Queries that are listed one by one."""
+
+    def counts(self, records: Records) -> Integers:
+        counts = np.zeros(self.size, np.int64)
+        if self.size:
+            self.add_counts(records, counts)
+        return counts
+
+    @abstractmethod
+    def add_counts(self, records: Records, counts: Integers) -> None:
+        """counts[q] += the sum of query q over some records; there is at least one query."""
+
+    def scope(self) -> NDArray[np.int32]:
+        return distinct_sets(increasing_sets(self.attribute_rows()))
+
+    @abstractmethod
+    def attribute_rows(self) -> NDArray[np.int32]:
+        """The attributes of each query, in any order, padded with -1."""
+
+    def texts(self, indices: NDArray[np.int64]) -> list[str]:
+        return texts_of(self.domain, self.products(indices))
 
 
 @dataclass(frozen=True)
@@ -135,9 +160,6 @@ class Conjunctions(Listed):
         digest.add_integers("conjunctions", literals)
         digest.add("complement", np.packbits(complement).tobytes(), complement.shape)
 
-    def texts(self, indices: NDArray[np.int64]) -> list[str]:
-        return texts_of(self.domain, self.products(indices))
-
     def products(self, indices: NDArray[np.int64]) -> ProductRows:
         flags = None if self.complement is None else self.complement[indices]
         return ProductRows.of_products(self.predicates, self.literals[indices], flags)
@@ -167,8 +189,7 @@ def _count_slab(
         in_shares(count_blocked, parts, parts, bits, rows, literals, block_words, partial)
         counts += partial.sum(axis=0, dtype=np.int64)
         return
-    sums = np.empty(len(column), np.int64)
-    in_shares(column_sums, len(column), bits, column, sums)
+    sums = np.bitwise_count(bits).sum(axis=1, dtype=np.int64)[column]
     limit = bits.shape[1] // 2  # walking a list of more members is slower than reading the column
     lengths = np.where(sums <= limit, sums, 0)
     start = np.concatenate([[0], np.cumsum(lengths)])
@@ -269,9 +290,6 @@ class Parities(Listed):
     def describe(self, digest: Digest) -> None:
         rows = np.where(self.attributes == NONE, PAD, self.attributes)
         digest.add_integers("parities", sorted_rows(rows))
-
-    def texts(self, indices: NDArray[np.int64]) -> list[str]:
-        return texts_of(self.domain, self.products(indices))
 
     def products(self, indices: NDArray[np.int64]) -> ProductRows:
         return ProductRows.of_parities(self.attributes[indices])

@@ -75,30 +75,6 @@ class InRecords(Derived):
 
 
 @dataclass(frozen=True)
-class Balance(Derived):
-    """count(q) − count(¬q) of one query of a workload: 2·count − unit·rows.
-
-    Every record adds a number between −unit and +unit. Half of the balance tells the count in a table of
-    known length, and where a record is added or removed with half the noise that the count itself would need.
-    """
-
-    workload: Workload
-    query: int
-
-    kept = True
-
-    def counted(self) -> Workload:
-        return self.workload
-
-    def of(self, counts: Integers, rows: int) -> Integers:
-        return 2 * counts[[self.query]] - self.workload.unit * rows
-
-    def bound(self) -> Bound:
-        unit = self.workload.unit
-        return Bound((unit, unit**2), (2 * unit, (2 * unit) ** 2))
-
-
-@dataclass(frozen=True)
 class QueryCount(Derived):
     """The count of one query of a workload, as the papers measure it: a record adds 0 to a unit."""
 
@@ -116,6 +92,22 @@ class QueryCount(Derived):
     def bound(self) -> Bound:
         unit = self.workload.unit
         return Bound((unit, unit**2), (unit, unit**2))
+
+
+@dataclass(frozen=True)
+class Balance(QueryCount):
+    """count(q) − count(¬q) of one query of a workload: 2·count − unit·rows.
+
+    Every record adds a number between −unit and +unit. Half of the balance tells the count in a table of
+    known length, and where a record is added or removed with half the noise that the count itself would need.
+    """
+
+    def of(self, counts: Integers, rows: int) -> Integers:
+        return 2 * counts[[self.query]] - self.workload.unit * rows
+
+    def bound(self) -> Bound:
+        unit = self.workload.unit
+        return Bound((unit, unit**2), (2 * unit, (2 * unit) ** 2))
 
 
 @dataclass(frozen=True)
@@ -188,12 +180,7 @@ class Misfits(Derived):
         return misfits
 
     def bound(self) -> Bound:
-        return misfit_bound(len(self.tables.sets))
-
-
-def misfit_bound(tables: int) -> Bound:
-    """Of the misfits of so many tables, whatever they are."""
-    return Bound((tables, tables), (2 * tables, 4 * tables))
+        return misfit_bound([1] * len(self.tables.sets))
 
 
 @dataclass(frozen=True)
@@ -409,10 +396,10 @@ class SummedMisfits(Derived):
         return np.array([part.of(off, self.tables) for part in self.parts], np.int64)
 
     def bound(self) -> Bound:
-        return summed_misfit_bound([part.reach for part in self.parts])
+        return misfit_bound([part.reach for part in self.parts])
 
 
-def summed_misfit_bound(reaches: list[int]) -> Bound:
+def misfit_bound(reaches: list[int]) -> Bound:
     """Of numbers that adding one record moves so far, and exchanging it twice as far."""
     once, squared = sum(reaches), sum(reach**2 for reach in reaches)
     return Bound((once, squared), (2 * once, 4 * squared))

@@ -44,7 +44,6 @@ from dualquery.queries.countable import NOTHING, Bound, Derived
 from dualquery.queries.group import (
     Digest,
     NotProducts,
-    bound_of_queries,
     padded,
 )
 from dualquery.queries.language.formula import Fault, Phrase, Token, read_each
@@ -70,7 +69,7 @@ UNIT = 1 << 20
 
 
 @dataclass(frozen=True, eq=False)
-class Distances(Derived, NotProducts):
+class Distances(NotProducts, Derived):
     """Query q asks for the mean distance to the point positions[q] by the shares of row which[q]."""
 
     domain: Points
@@ -110,9 +109,6 @@ class Distances(Derived, NotProducts):
 
     def of(self, counts: Integers, rows: int) -> Integers:
         return counts // self.grid
-
-    def bound(self) -> Bound:
-        return bound_of_queries(self)
 
     def sums(self, records: Records) -> Integers:
         total = np.zeros(self.size, np.int64)

@@ -18,9 +18,10 @@ from __future__ import annotations
 
 import hashlib
 import json
+from abc import ABC, abstractmethod
 from collections.abc import Iterator, Sequence
 from dataclasses import asdict, dataclass
-from typing import ClassVar, NamedTuple, NoReturn, Protocol
+from typing import TYPE_CHECKING, ClassVar, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -113,76 +114,87 @@ def literal_truth(predicates: Predicates, record: NDArray[np.int32]) -> NDArray[
     return truth
 
 
-class Group(Protocol):
-    """Queries of one kind over one domain, numbered from zero."""
+class Group(ABC):
+    """Queries of one kind over one domain, numbered from zero; here without any structure among them."""
 
-    @property
-    def domain(self) -> Domain: ...
+    if TYPE_CHECKING:  # fields or properties of whoever is one
 
-    @property
-    def size(self) -> int:
-        """The number of queries."""
+        @property
+        def domain(self) -> Domain: ...
+
+        @property
+        def size(self) -> int:
+            """The number of queries."""
+
+        @property
+        def predicates(self) -> Predicates:
+            """What the literals of `products` number; none where there are none."""
+
+        def counts(self, records: Records) -> Integers:
+            """The sum of each query over some records: a count, where the unit is 1."""
 
     @property
     def unit(self) -> int:
         """The largest value that a query gives a record; the smallest is 0."""
-
-    def counts(self, records: Records) -> Integers:
-        """The sum of each query over some records: a count, where the unit is 1."""
+        return 1
 
     def bound(self) -> Bound:
-        """How far one record moves the counts (`bound_of_queries`)."""
+        """A record adds q(x) ≤ unit to each of at most r queries that it satisfies (`most_satisfied`), and two
+        records differ by at most the unit in at most s (`most_differing`): L1 r·unit and s·unit, L2² r·unit² and
+        s·unit².
 
+        Of tables r is their number and s twice that. A kind of query that bounds r or s from above is charged the
+        bound. One record moves a query from 0 to its unit at most.
+        """
+        unit, alone, apart = self.unit, self.most_satisfied(), self.most_differing()
+        return Bound((alone * unit, alone * unit**2), (apart * unit, apart * unit**2), each=unit)
+
+    @abstractmethod
     def add_answers(self, record: NDArray[np.int32], answers: NDArray[np.int32]) -> None:
         """answers[q] += q(record) for every query."""
 
+    @abstractmethod
     def scope(self) -> NDArray[np.int32]:
         """The distinct sets of attributes that queries ask about: one row per set, increasing, padded with -1."""
 
     def table_starts(self) -> NDArray[np.int64] | None:
-        """Where the queries fall into runs that each partition the records: the first of each run, and the size.
-
-        None where they do not.
-        """
+        """Where the queries fall into runs that each partition the records: the first of each run, and the size."""
+        return None
 
     def most_satisfied(self) -> int:
         """The most queries that one record satisfies, or an upper bound of it."""
+        return self.size
 
     def most_differing(self) -> int:
         """The most queries on which two records differ, or an upper bound of it."""
+        return self.size
 
+    @abstractmethod
     def take(self, indices: NDArray[np.int64]) -> Group:
         """Some of the queries, in this order."""
 
     def sampled(self, rng: np.random.Generator, *, queries: int, cells: int) -> Sample:
         """At most so many queries at random; of tables whole ones, with at most so many cells in all."""
+        if self.size <= queries:
+            return Sample(np.arange(self.size, dtype=np.int64), self)
+        indices = np.sort(rng.choice(self.size, queries, replace=False)).astype(np.int64)
+        return Sample(indices, self.take(indices))
 
     def in_parts(self, cells: int) -> Iterator[Group]:
         """The same queries in order, tables cut into parts of about so many cells."""
+        yield self
 
+    @abstractmethod
     def describe(self, digest: Digest) -> None:
         """Write what is asked into a digest: equal bytes for equal queries, however they are stored."""
 
+    @abstractmethod
     def texts(self, indices: NDArray[np.int64]) -> list[str]:
         """Some of the queries in the query language."""
 
-    @property
-    def predicates(self) -> Predicates:
-        """What the literals of `products` number; none where there are none."""
-
+    @abstractmethod
     def products(self, indices: NDArray[np.int64]) -> ProductRows:
         """Some of the queries as products of predicates, or a QueryError where this kind has no such form."""
-
-
-def bound_of_queries(group: Group) -> Bound:
-    """A record adds q(x) ≤ unit to each of at most r queries that it satisfies (`most_satisfied`), and two records
-    differ by at most the unit in at most s (`most_differing`): L1 r·unit and s·unit, L2² r·unit² and s·unit².
-
-    Of tables r is their number and s twice that. A kind of query that bounds r or s from above is charged the bound.
-    One record moves a query from 0 to its unit at most.
-    """
-    unit, alone, apart = group.unit, group.most_satisfied(), group.most_differing()
-    return Bound((alone * unit, alone * unit**2), (apart * unit, apart * unit**2), each=unit)
 
 
 class Sample(NamedTuple):
@@ -228,24 +240,20 @@ _NO_ROWS = np.empty((0, 0), np.int32)
 NO_PREDICATES = Predicates(np.empty(0, np.int32), np.zeros(1, np.int64), np.empty(0, np.int32))
 
 
-def refuse_products(kind: str) -> NoReturn:
-    """The refusal of a kind of query that is no product of one-attribute predicates."""
-    raise QueryError(
-        f"{kind} are no products of conditions on single attributes, which this mechanism needs; "
-        "use a mechanism that measures the queries themselves"
-    )
-
-
-def distinct_sets(rows: NDArray[np.int32]) -> NDArray[np.int32]:
-    """Distinct rows, in order, through one 64-bit key a row where that is possible."""
+def row_keys(rows: NDArray[np.int32]) -> Integers:
+    """A number for each row, in their order and equal where they are, of 64 bits made of the entries if they fit."""
     base = int(rows.max(initial=0)) + 2
     if base ** rows.shape[1] < 1 << 63:
         key = np.zeros(len(rows), np.int64)
         for column in rows.T:
             key = key * base + column + 1
-        _, first = np.unique(key, return_index=True)
-        return rows[first]
-    return np.unique(rows, axis=0)
+        return key
+    return np.unique(rows, axis=0, return_inverse=True)[1].ravel()
+
+
+def distinct_sets(rows: NDArray[np.int32]) -> NDArray[np.int32]:
+    """Distinct rows, in order."""
+    return rows[np.unique(row_keys(rows), return_index=True)[1]]
 
 
 def increasing_sets(attributes: NDArray[np.int32]) -> NDArray[np.int32]:
@@ -276,68 +284,25 @@ def padded(rows: list[tuple[int, ...]]) -> NDArray[np.int32]:
     return out
 
 
-class ListedGroup(Group, Protocol):
-    def add_counts(self, records: Records, counts: Integers) -> None:
-        """counts[q] += the sum of query q over some records; there is at least one query."""
-
-    def attribute_rows(self) -> NDArray[np.int32]:
-        """The attributes of each query, in any order, padded with -1."""
-
-
-class Listed:
-    """What groups have in common whose queries are listed one by one, with no structure among them."""
-
-    @property
-    def unit(self) -> int:
-        return 1
-
-    def counts(self: ListedGroup, records: Records) -> Integers:
-        counts = np.zeros(self.size, np.int64)
-        if self.size:
-            self.add_counts(records, counts)
-        return counts
-
-    def bound(self: Group) -> Bound:
-        return bound_of_queries(self)
-
-    def scope(self: ListedGroup) -> NDArray[np.int32]:
-        return distinct_sets(increasing_sets(self.attribute_rows()))
-
-    def table_starts(self) -> None:
-        return None
-
-    def most_satisfied(self: Group) -> int:
-        return self.size
-
-    def most_differing(self: Group) -> int:
-        return self.size
-
-    def sampled(self: Group, rng: np.random.Generator, *, queries: int, cells: int) -> Sample:
-        if self.size <= queries:
-            return Sample(np.arange(self.size, dtype=np.int64), self)
-        indices = np.sort(rng.choice(self.size, queries, replace=False)).astype(np.int64)
-        return Sample(indices, self.take(indices))
-
-    def in_parts(self: Group, cells: int) -> Iterator[Group]:
-        yield self
-
-
-class NotProducts(Listed):
+class NotProducts(Group):
     """Kinds of query that are no products of one-attribute predicates; each asks about all columns."""
 
     noun: ClassVar[str]
     predicates = NO_PREDICATES
 
-    def scope(self: Group) -> NDArray[np.int32]:
+    def scope(self) -> NDArray[np.int32]:
         return padded([tuple(range(self.domain.width))])
 
-    def add_answers(self: Group, record: NDArray[np.int32], answers: NDArray[np.int32]) -> None:
+    def add_answers(self, record: NDArray[np.int32], answers: NDArray[np.int32]) -> None:
         answers += self.counts(Records.from_rows(self.domain, record[None, :])).astype(np.int32)
 
     def products(self, indices: NDArray[np.int64]) -> ProductRows:
-        refuse_products(self.noun)
+        raise QueryError(
+            f"{self.noun} are no products of conditions on single attributes, which this mechanism needs; "
+            "use a mechanism that measures the queries themselves"
+        )
 
-    def given(self: Group, records: Records) -> Integers:
+    def given(self, records: Records) -> Integers:
         """What the only query of this group gives each of some public records, 0 to the unit."""
         each = [self.counts(records.take(np.array([row]))) for row in range(records.rows)]
         return np.concatenate([NO_POSITIONS, *each])

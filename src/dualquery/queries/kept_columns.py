@@ -65,7 +65,7 @@ class KeptColumns:
             sums = np.zeros(group.size, np.int64)
             add_weights(self.cells(group), weights, sums)
             return sums
-        return np.array([mass_of(self.mask(group), weights)], np.int64)
+        return np.array([weights @ self.given(group)], np.int64)
 
     def given(self, group: Group) -> Integers:
         """What the only query of a group gives each record, 0 to its unit."""
@@ -77,14 +77,12 @@ class KeptColumns:
         return np.unpackbits(bits, count=self.records.rows, bitorder="little").astype(np.int64)
 
     def cell_counts(self, table: Tables) -> Integers:
-        sums = np.zeros(table.size, np.int64)
         if self.records.rows <= MOST_ROWS:
-            add_ones(self.cells(table), sums)
-            return sums
-        (members,) = table.sets
+            return np.bincount(self.cells(table), minlength=table.size)
+        (members,), sums = table.sets, np.zeros(table.size, np.int64)
         for first in range(0, self.records.rows, MOST_ROWS):
             last = min(first + MOST_ROWS, self.records.rows)
-            add_ones(self._joint_codes(members, first, last), sums)
+            sums += np.bincount(self._joint_codes(members, first, last), minlength=table.size)
         return sums
 
     def cells(self, table: Tables) -> NDArray[np.integer]:
@@ -139,11 +137,9 @@ class KeptColumns:
         codes, rows = self.records.columns[self.records.domain.column_of(attribute)[0]], self.records.rows
         if isinstance(codes, SparseItems | BitItems):
             return predicate_bits(Predicates.of([(attribute, values)]), self.records, 0, rows)[0]
-        accepted = np.zeros(int(self.records.domain.sizes[attribute]), np.uint64)
-        accepted[list(values)] = 1
-        bits = np.empty(-(-rows // 64), np.uint64)
-        accepted_bits(codes, accepted, bits)
-        return bits
+        accepted = np.zeros(int(self.records.domain.sizes[attribute]), np.bool_)
+        accepted[list(values)] = True
+        return pack_bits(accepted[codes][None])[0]
 
     def _keep(self, key: Hashable, make: Callable[[], NDArray[np.integer]]) -> NDArray[np.integer]:
         known = self._kept.get(key)
@@ -158,42 +154,7 @@ class KeptColumns:
 
 
 @njit(cache=True)
-def mass_of(mask, weights):  # type: ignore[no-untyped-def]
-    """The sum of the whole weights of the rows in a mask."""
-    total = np.int64(0)
-    rows = weights.shape[0]
-    for w in range(rows >> 6):
-        word = mask[w]
-        for b in range(64):
-            bit = np.int64((word >> np.uint64(b)) & np.uint64(1))
-            total += weights[64 * w + b] & -bit
-    for r in range(rows & ~63, rows):
-        bit = np.int64((mask[r >> 6] >> np.uint64(r & 63)) & np.uint64(1))
-        total += weights[r] & -bit
-    return total
-
-
-@njit(cache=True)
 def add_weights(cells, weights, sums):  # type: ignore[no-untyped-def]
     """sums[cell of row r] += weight of row r."""
     for r in range(cells.shape[0]):
         sums[cells[r]] += weights[r]
-
-
-@njit(cache=True)
-def add_ones(cells, sums):  # type: ignore[no-untyped-def]
-    """sums[cell of row r] += 1."""
-    for r in range(cells.shape[0]):
-        sums[cells[r]] += 1
-
-
-@njit(cache=True)
-def accepted_bits(codes, accepted, bits):  # type: ignore[no-untyped-def]
-    """Bit r says whether the code of record r is accepted (1, of all codes 0 or 1)."""
-    rows = codes.shape[0]
-    for w in range(bits.shape[0]):
-        word = np.uint64(0)
-        first = 64 * w
-        for b in range(min(64, rows - first)):
-            word |= accepted[codes[first + b]] << np.uint64(b)
-        bits[w] = word

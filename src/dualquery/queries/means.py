@@ -21,8 +21,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from dualquery.errors import QueryError
-from dualquery.queries.countable import Bound, Derived
-from dualquery.queries.group import Digest, NotProducts, bound_of_queries, padded
+from dualquery.queries.countable import Derived
+from dualquery.queries.group import Digest, NotProducts, padded
 from dualquery.queries.language.vocabulary import unknown_name
 from dualquery.queries.tables import Tables
 from dualquery.table.dates import Dates
@@ -36,7 +36,7 @@ LIKE = "numbers from 0 to 1 with commas between them, each with its repetitions,
 
 
 @dataclass(frozen=True, eq=False)
-class CellMeans(Derived, NotProducts):
+class CellMeans(NotProducts, Derived):
     """One query: the number of the cell that a record lies in, of the table over `members`."""
 
     domain: Domain
@@ -57,9 +57,6 @@ class CellMeans(Derived, NotProducts):
 
     def of(self, counts: Integers, rows: int) -> Integers:
         return np.array([counts @ self.numbers], np.int64)
-
-    def bound(self) -> Bound:
-        return bound_of_queries(self)
 
     def scope(self) -> NDArray[np.int32]:
         return padded([self.members])

@@ -17,13 +17,13 @@ from functools import cached_property
 from itertools import product
 from math import prod
 from threading import Lock
-from typing import Protocol, cast
+from typing import cast
 
 from dualquery.errors import QueryError
 from dualquery.queries.countable import Countable
 from dualquery.queries.derived import InRecords
 from dualquery.queries.families import grammar_of
-from dualquery.queries.group import Group
+from dualquery.queries.group import Group, NotProducts
 from dualquery.queries.language.formula import Fault, Query, Token, pointing_at, tokens_of
 from dualquery.queries.language.reader import Reader, to_groups
 from dualquery.queries.language.units import unit_question
@@ -32,20 +32,11 @@ from dualquery.queries.means import CellMeans, cells_of_table, numbers_text, rea
 from dualquery.queries.tables import Tables
 from dualquery.table.database import Database
 from dualquery.table.domain import Domain
-from dualquery.table.records import Records
 from dualquery.types import Integers
 
 MOST_CELLS = 20_000  # of a table that is asked for
 LONGEST = 20_000  # characters of a question
 _REMEMBERED = 4096
-
-
-class ValuedQuery(Group, Protocol):
-    """A group of one query that is no product of conditions (`NotProducts`)."""
-
-    def given(self, records: Records) -> Integers: ...
-
-    def changed(self, rows: Records, *, more: bool) -> Records: ...
 
 
 @dataclass(frozen=True)
@@ -59,7 +50,7 @@ class Question:
     query: Query | None
     members: tuple[int, ...]
     text: str  # canonical
-    other: ValuedQuery | None = field(default=None, compare=False)
+    other: NotProducts | None = field(default=None, compare=False)
 
     @property
     def is_table(self) -> bool:
@@ -156,7 +147,7 @@ class QuestionReader:
             if isinstance(self.domain, Database)
             else grammar.groups(self.domain, [text], ["the question"])[0]
         )
-        return Question(self.domain, None, (), text, cast("ValuedQuery", group))
+        return Question(self.domain, None, (), text, cast("NotProducts", group))
 
     def _mean(self, numbers: str, by: str) -> Question:
         members = self._reader.read_members(by, in_order=True)

@@ -32,14 +32,13 @@ from dualquery.compiled import njit
 from dualquery.pool import in_shares
 from dualquery.queries.binary import count_binary_tables, fits
 from dualquery.queries.conjunctions import Conjunctions
-from dualquery.queries.countable import Bound
 from dualquery.queries.group import (
     NONE,
     Digest,
+    Group,
     Predicates,
     ProductRows,
     Sample,
-    bound_of_queries,
     equalities,
     equality_literal,
     padded,
@@ -50,6 +49,7 @@ from dualquery.table.records import BitItems, Records, SparseItems, pack_bits, u
 from dualquery.types import Integers, Set
 
 WORTH_COVERING = 20_000_000  # records times tables: from here on the search for a cover pays
+WORTH_MERGING = 64  # tables
 _TASTE = 1 << 14  # records that are looked at before all are told apart
 Numbers = TypeVar("Numbers", NDArray[np.int64], NDArray[np.float64])
 
@@ -57,7 +57,7 @@ MOST_COVERED = 20_000  # tables: the search for a cover of more takes too long
 
 
 @dataclass(frozen=True)
-class Tables:
+class Tables(Group):
     """Every cell of the tables over the given sets of attributes (each set increasing).
 
     Cells of a table are numbered with its last attribute varying fastest; tables follow one another.
@@ -65,8 +65,6 @@ class Tables:
 
     domain: Domain
     sets: tuple[tuple[int, ...], ...]
-
-    unit = 1
 
     @cached_property
     def starts(self) -> NDArray[np.int64]:
@@ -114,7 +112,9 @@ class Tables:
             in_shares(count_binary_tables, len(members), *by_bits, least=_worth_sharing(records.rows // 64))
             return counts
         codes, weights = (
-            _distinct(records, used) if weights is None else (attribute_codes(records, used), weights)
+            _distinct(records, used, len(self.sets))
+            if weights is None
+            else (attribute_codes(records, used), weights)
         )
         if len(self.sets) <= MOST_COVERED and len(weights) * len(self.sets) > WORTH_COVERING:
             kept = [tuple(where[j] for j in members) for members in self.sets]
@@ -144,9 +144,6 @@ class Tables:
 
     def table_starts(self) -> NDArray[np.int64]:
         return self.starts
-
-    def bound(self) -> Bound:
-        return bound_of_queries(self)
 
     def most_satisfied(self) -> int:
         return len(self.sets)
@@ -250,10 +247,15 @@ def distinct_rows(codes: NDArray[np.unsignedinteger]) -> tuple[NDArray[np.unsign
     return np.ascontiguousarray(codes[:, index]), weights.astype(np.int64)
 
 
-def _distinct(records: Records, used: list[int]) -> tuple[NDArray[np.unsignedinteger], Integers]:
-    """The same of some attributes of records; what was merged once is kept for all who count them again."""
+def _distinct(records: Records, used: list[int], tables: int) -> tuple[NDArray[np.unsignedinteger], Integers]:
+    """The same of some attributes of records; what was merged once is kept for all who count them again.
+
+    Few tables are counted sooner than equal records are found.
+    """
     known, codes, weights = records.kept.get("distinct", ((), None, None))
     if not set(used) <= set(known):
+        if tables < WORTH_MERGING:
+            return attribute_codes(records, used), np.ones(records.rows, np.int64)
         codes, weights = distinct_rows(attribute_codes(records, used))
         if len(weights) < records.rows:
             records.kept["distinct"] = used, codes, weights

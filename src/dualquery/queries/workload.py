@@ -8,6 +8,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import cached_property
+from math import comb
 from typing import Any
 
 import numpy as np
@@ -241,12 +242,9 @@ def number_of_sets_up_to(width: int, k: int) -> int:
 
 def _number_of_sets(width: int, k: int) -> int:
     """The number of sets of k out of `width`, or anything past _BEYOND."""
-    count = 1
-    for i in range(min(k, width - k)):
-        count = count * (width - i) // (i + 1)
-        if count > _BEYOND:
-            break
-    return count
+    return comb(
+        width, min(k, width - k, _BEYOND.bit_length())
+    )  # which lies past it, in a width of twice as many
 
 
 def _number_of_cells(sizes: list[int], k: int) -> int:
