@@ -264,7 +264,7 @@ def ask_series(
         raise QueryError("--period and --so-far are two different questions; keep one")
     if not queries and out is None:
         raise QueryError(
-            "there is no query to answer; write one behind the folder, or --out for the release itself"
+            "there is no query to answer; write one after the folder, or --out for the release itself"
         )
     series = Series.opened(folder)
     with output.ProgressBars(wanted=not json) as progress:
