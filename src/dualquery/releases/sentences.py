@@ -222,7 +222,7 @@ def _book(certificate: Certificate) -> list[str]:
     book = certificate.get("book")
     if book is None:
         return []
-    currencies = {"rho": "ρ", "epsilon": "ε", "renyi": "a Rényi divergence"}
+    currencies = {"rho": "ρ", "epsilon": "ε", "mu_squared": "μ²", "renyi": "a Rényi divergence"}
     ending, currency = next(each for each in currencies.items() if f"cap_{each[0]}" in book)
     charged, spent, cap = (float(book[f"{word}_{ending}"]) for word in ("charged", "spent", "cap"))
     return [
