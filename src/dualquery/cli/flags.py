@@ -115,8 +115,7 @@ SHARED: dict[str, Any] = {
         is_eager=True,  # so that --neighbours knows it
     ),
     "records": option(
-        "The number of records, declared as public where neighbours do not share it. "
-        "[default: a release measures it with 1% of the budget]",
+        "The number of records, if it is public. [default: a release measures it with 1% of the budget]",
         "N",
         "--records",
         "--public-rows",
