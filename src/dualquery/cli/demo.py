@@ -223,7 +223,7 @@ def _question_rows(example: Example, made: Release, records: Records) -> list[li
     ),
     quick=option("Fewer runs: about a minute."),
     runs=option("Runs on each table. [default: by case]", "N", min=1, show_default=False),
-    seed=option("Repeatable chance, for tests.", "N", show_default=False),
+    seed=option("Make the audit repeatable, for tests.", "N", show_default=False),
 )
 def audit(
     mechanisms: list[str] | None = None,

@@ -33,7 +33,7 @@ NOT_ACCEPTED = 3  # exit code
     error=option("The mean error wanted, as a fraction of the table: finds the least ε.", "E"),
     order=option("In place of --queries: all tables of K columns.", "K", min=1),
     expected_records=option(
-        "About how many there are, where the release is to measure it instead.", "N", min=1
+        "About how many records there are, if the release is to measure their number.", "N", min=1
     ),
 )
 def plan(
@@ -336,7 +336,7 @@ def _json(folder: Path, certificate: Certificate) -> dict[str, object]:
 
 @with_flags(
     out=option("The file, by habit FILE.mps.", "FILE", "--out", "-o"),
-    samples=option("Queries drawn a round (s).", "N", min=1),
+    samples=option("Queries drawn per round (s).", "N", min=1),
     seed=option("Which draw.", "N", min=0),
 )
 def program(schema: Path, queries: list[str], out: Path, samples: int = 1000, seed: int = 0) -> None:

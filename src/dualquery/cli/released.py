@@ -57,11 +57,11 @@ def answer(
         asked += _lines(file)
     if by:
         if len(asked) > 1:
-            raise QueryError("a table takes one query at most: that which its records should satisfy")
+            raise QueryError("with --by give one query at most, the condition that records must satisfy")
         _print_table(_release(folder, of), by, asked[0][0] if asked else None, given, json=json)
         return
     if not asked:
-        nothing = "there is no query to answer; write one behind the folder, or name a file with --file"
+        nothing = "there is no query to answer; write one after the folder, or name a file with --file"
         raise QueryError(nothing if file is None else f"'{file}' holds no query; write one per line")
     _print_answers(_release(folder, of), asked, given, json=json)
 

@@ -140,7 +140,7 @@ def _budget(epsilon: float, delta: float | None, neighbours: Neighbours, records
     schema=argument("FILE", "The schema."), table=argument("TABLE", "The private table that it should fit.")
 )
 def check(schema: Path, table: str | None = None, quiet: bool = False) -> None:
-    """Say what is missing in a schema, and what of a table has no place in it: **internal, do not publish**.
+    """Say what a schema still lacks, and which columns of a table it does not fit: **internal, do not publish**.
 
     Example:
 

@@ -29,7 +29,7 @@ EXPIRES = option(
     "12h, 30d, 4w or a date: the token opens nothing after that. [default: never]", "WHEN", show_default=False
 )
 TRUST = option(
-    "Believe that this ledger is the newest, where the witness beside it is lost. Never after a restore."
+    "Believe that this ledger is the newest, if the witness beside it is lost. Never after a restore."
 )
 
 
@@ -150,12 +150,16 @@ class ServeGroup(TyperGroup):
 
 @with_flags(
     table=argument("TABLE", "The private table."),
-    out=option("Where to write the service down.", "FILE"),
-    records=option("The number of records, where it is to be public.", "N", "--records", "--public-rows"),
+    out=option("The file to write, which describes the service.", "FILE"),
+    records=option("The number of records, if it is public.", "N", "--records", "--public-rows"),
     delta=(float | None, None),
     neighbours=(Neighbours, Neighbours.REPLACE),
     records_per_person=(int | None, None),
-    dataset=(str | None, None, option("[default: the name of the table]", "NAME", show_default=False)),
+    dataset=(
+        str | None,
+        None,
+        option("What analysts call the table. [default: its name]", "NAME", show_default=False),
+    ),
     ledger=(
         str | None,
         None,
@@ -172,9 +176,9 @@ class ServeGroup(TyperGroup):
             "LEDGER",
         ),
     ),
-    share=(float, 0.9, option("Of the budget, for the first release.", "S")),
+    share=(float, 0.9, option("The share of the budget for the first release.", "S")),
     release=(Path | None, None, option("Start from this earlier release of the table instead.", "DIR")),
-    questions=(int, 2000, option("One false fire in so many questions.", "K", min=1)),
+    questions=(int, 2000, option("In so many questions one may be measured without need.", "K", min=1)),
     tolerance=(
         float | None,
         None,
@@ -244,12 +248,12 @@ def init(
 
 @with_flags(
     service=SERVICE_FILE,
-    host=option("[default: as the file says, 127.0.0.1]", "HOST"),
-    port=option("[default: as the file says, 8642]", "PORT"),
+    host=option("The address to listen at. [default: as the file says, 127.0.0.1]", "HOST"),
+    port=option("The port. [default: as the file says, 8642]", "PORT"),
     tls_certificate=option("Serve HTTPS with this certificate.", "FILE"),
-    tls_key=option("And its key.", "FILE"),
+    tls_key=option("The private key of that certificate.", "FILE"),
     trust_ledger=TRUST,
-    log_json=option("Print a line of JSON a request; no question is in it."),
+    log_json=option("Print one line of JSON per request; no question is in it."),
     table_changed=option(
         "The records are others than before, on purpose. The budget stays; the ledger notes the change."
     ),
@@ -325,9 +329,7 @@ def status(service: Path, trust_ledger: bool = False, json: bool = False) -> Non
     output.print_facts({name: fact for name, fact in facts.items() if fact is not None})
 
 
-@with_flags(
-    service=SERVICE_FILE, last=option("Only so many lines, the newest.", "N", min=1), trust_ledger=TRUST
-)
+@with_flags(service=SERVICE_FILE, last=option("Only the newest N lines.", "N", min=1), trust_ledger=TRUST)
 def log(service: Path, last: int | None = None, trust_ledger: bool = False, json: bool = False) -> None:
     """Verify the ledger, and print its lines: what was paid, told and granted, and to whom. Costs no privacy.
 
@@ -366,14 +368,18 @@ serve.add_typer(token, name="token")
 @with_flags(
     url=argument("URL", "Of a service: `http://127.0.0.1:8642`."),
     question=argument("[QUESTION]", "A query, or a table: `region by sex`."),
-    tolerance=option("How far off an answer may be before it is noticed.", "T"),
+    tolerance=option("The error that the check should notice, as a fraction of the table.", "T"),
     buy=option(
         "Have it measured with this standard error, for its price; the ± is then about twice that.", "ERROR"
     ),
     free=option("The hypothesis alone: no test, no cost."),
     quote=option("Say what it would cost, and ask nothing."),
-    dataset=option("[default: the interactive table]", "NAME", show_default=False),
-    token_file=option("Where your token is. [default: DUALQUERY_TOKEN]", "FILE"),
+    dataset=option(
+        "The table or release to ask. [default: the interactive table]", "NAME", show_default=False
+    ),
+    token_file=option(
+        "The file with your token. [default: the environment variable DUALQUERY_TOKEN]", "FILE"
+    ),
 )
 def ask(
     url: str,

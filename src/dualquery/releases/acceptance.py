@@ -263,7 +263,7 @@ def _scale(domain: Domain, attribute: int) -> tuple[np.ndarray, float, float]:
     known = values[np.isfinite(values)]
     if len(known) < 2 or known.max() == known.min():
         raise DualQueryError(
-            f"'{domain.name(attribute)}' has one value, so nothing is to be accepted of its mean"
+            f"'{domain.name(attribute)}' has only one value, so its mean is known; leave that criterion out"
         )
     return values, float(known.min()), float(known.max() - known.min())
 
@@ -279,7 +279,7 @@ def read_acceptance(given: GivenAcceptance, domain: Domain) -> tuple[Criterion, 
     said = given if isinstance(given, Mapping) else _document(given, where)
     listed = said.get("criterion")
     if set(said) != {"criterion"} or not isinstance(listed, list) or not listed:
-        raise DualQueryError(f"{where} has sections [[criterion]], one a criterion, and nothing else")
+        raise DualQueryError(f"{where} may hold only sections [[criterion]], one for each criterion")
     found = []
     for number, each in enumerate(listed, 1):
         try:
@@ -343,7 +343,7 @@ def _limit(said: Mapping[str, Any], key: str) -> float:
 def _members(names: Any, domain: Domain) -> Set:
     listed: Sequence[Any] = [names] if isinstance(names, str) else names
     if not isinstance(listed, list) or not listed or not all(isinstance(each, str) for each in listed):
-        raise DualQueryError(f"attributes are named by a list of texts, and {names!r} is none")
+        raise DualQueryError(f"name attributes in a list of texts; {names!r} is not one")
     found = []
     for name in listed:
         attribute = domain.find(name)

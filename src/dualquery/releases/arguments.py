@@ -101,7 +101,7 @@ def checked_seed(seed: int | None) -> int | None:
     """None, or a whole number from 0 on."""
     if seed is None or (isinstance(seed, Integral) and not isinstance(seed, bool) and seed >= 0):
         return seed
-    raise DualQueryError("a seed is a whole number from 0 on, or None for the system's entropy")
+    raise DualQueryError("a seed is a whole number, 0 or more, or None for the system's entropy")
 
 
 def checked_rows(name: str, value: int | None) -> int | None:

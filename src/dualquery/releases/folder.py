@@ -23,8 +23,9 @@ import re
 import secrets
 import shutil
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager, suppress
+from functools import partial
 from pathlib import Path
 
 import numpy as np
@@ -175,13 +176,13 @@ def save(
     key = None if sign is None else read_private_key(sign)
     refuse_occupied(path)
     with written_aside(path) as aside:
-        for name, each in files_of(release).items():
-            pyarrow.parquet.write_table(each, aside / name, compression="zstd")
+        parts: list[Callable[[], None]] = [partial(_write_files, files_of(release), aside)]
         if release.replicas:
-            _write_replicas(release, aside / REPLICAS_FILE)
+            parts.append(partial(_write_replicas, release, aside / REPLICAS_FILE))
         if release.measured:
             told = as_table(release.domain, release.measured)
-            pyarrow.parquet.write_table(told, aside / MEASURED_FILE, compression="zstd")
+            parts.append(partial(_write_files, {MEASURED_FILE: told}, aside))
+        together(lambda part: part(), parts)
         if csv:
             for name, each in csv_files(release).items():
                 write_csv(each, aside / name)
@@ -195,8 +196,7 @@ def save(
         (aside / REPORT).write_text(report_html(release, certificate), encoding="utf-8")
         certificate = sealed(certificate.with_files(digests(aside)), key)
         (aside / CERTIFICATE).write_text(certificate.to_json(), encoding="utf-8")
-        for file in aside.iterdir():
-            _to_disk(file)
+        together(_to_disk, list(aside.iterdir()))
         _folder_to_disk(aside)
         os.rename(aside, path)
         _folder_to_disk(path.parent)
@@ -266,6 +266,11 @@ def csv_files(release: Release) -> dict[str, pa.Table]:
         tables = units_for_people(release, release.artefact).tables
         return {f"{name}.csv": table for name, table in tables.items()}
     return {SYNTHETIC_CSV: for_people(release)}
+
+
+def _write_files(tables: Mapping[str, pa.Table], folder: Path) -> None:
+    for name, each in tables.items():
+        pyarrow.parquet.write_table(each, folder / name, compression="zstd")
 
 
 def _write_replicas(release: Release, file: Path) -> None:

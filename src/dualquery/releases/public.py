@@ -93,8 +93,8 @@ def refuse_same(given: object, table: object, word: str = "prior") -> None:
     """Refuse a prior, or totals, that are named by the same words as the private table."""
     if _same(given, table):
         raise DualQueryError(
-            f"the {word} named here is the private table itself, and what is in it may be released as it is; name "
-            "something that is public"
+            f"the {word} named here is the private table itself, which would be taken to be public; name something "
+            "that is public"
         )
 
 

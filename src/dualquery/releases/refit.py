@@ -59,7 +59,8 @@ def refit(
     if public is None:
         raise DualQueryError("name the prior that the release is to be fitted with")
     tell, rng = progress or silent, np.random.default_rng(checked_seed(seed))
-    effort, domain = Effort.of(said["synthetic_rows"]), release.domain
+    effort = Effort.of(said["synthetic_rows"]).shared_out(_cell_noise(measured))
+    domain = release.domain
     telling = partial(tell, "fitting rows to what was measured and is public")
     rows, trust = fit_with_prior(measured, public, effort, rng, telling, fit_usual)
     settled = replace(public, share=trust.share)

@@ -91,7 +91,7 @@ def encoded(table: pa.Table, schema: Schema, *, records_per_person: int | None =
     if schema.drop_rows_containing is not None:
         dropped = _rows_containing(schema.drop_rows_containing, table.select(range(len(columns))), columns)
         table = table.filter(pa.array(~dropped))
-    both = [_encoded(column, table.column(i)) for i, column in enumerate(columns)]
+    both = together(lambda i: _encoded(columns[i], table.column(i)), range(len(columns)))
     codes, places = tuple(each for each, _ in both), tuple(each for _, each in both)
     if all(each is None for each in places):
         places = ()

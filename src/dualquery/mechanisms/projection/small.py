@@ -374,6 +374,7 @@ def plan_chosen_pairs(task: Task, rule: PairRule, wanted: ProjectionWishes, effo
     noisy = first.variances(first.chosen(shares, task.domain, task.budget.neighbours))
     noisy = {s: variance_informed(task, s, v) for s, v in noisy.items()}
     noise = math.sqrt(float(np.mean([v for s, v in noisy.items() if s]))) / task.rows
+    effort = effort.shared_out(noise)
     last = stages[2]  # as if every pair had what a chosen one has: which are left depend less
     each = quarter_powers(rule.pairs[: rule.chosen], task.domain, task.budget.neighbours)
     measured = last.variances(last.chosen(each, task.domain, task.budget.neighbours))

@@ -24,7 +24,7 @@ from numpy.typing import NDArray
 from dualquery.errors import DualQueryError
 from dualquery.fitting.allocation import Allocation, Curves, Workloads, allocate, predicted_curves
 from dualquery.fitting.fit import MORE_LIKELY, fit
-from dualquery.fitting.fitter import COUNT_SECONDS, Effort, Fitting, Rows
+from dualquery.fitting.fitter import COUNT_SECONDS, SHORT, Effort, Fitting, Rows
 from dualquery.fitting.measured import HALF_NORMAL, Measured, MeasuredTables, cell_variance
 from dualquery.fitting.posteriors import MOST_VALUES, separable_prior, sets_of_at_most
 from dualquery.mechanisms.means import Means, means_for
@@ -391,7 +391,7 @@ def cells_within(task: Task, effort: Effort, memory: int | None) -> int:
     if memory is None:
         return MOST_CELLS
     spare = memory - effort.bytes(task.domain.width, 0)
-    return max(0, min(MOST_CELLS, spare // (3 * (4 * effort.chains + 8) + 24)))
+    return max(0, min(MOST_CELLS, spare // (3 * (4 * SHORT.chains + 8) + 24)))
 
 
 def cost_of(task: Task, made: StagedTables, expected: Expected, effort: Effort) -> FitCost:
@@ -437,6 +437,7 @@ def plan_by_tables(task: Task, wanted: ProjectionWishes, effort: Effort) -> Plan
     planned = plan_tables(task, cells_within(task, effort, wanted.memory), means_for(task, wanted.means))
     expected = expectation(task, planned)
     noise = expected.cell_noise
+    effort = effort.shared_out(noise)
     counts = ", ".join(
         f"{expected.count(order):,} of order {order}"
         for order in range(1, 1 + max(map(len, expected.sets)))
