@@ -104,9 +104,13 @@ BUTTONS = [
     commands.draft(WantedDraft(table="-rf.csv")),
     commands.private_draft(
         WantedPrivateDraft(
-            table="people.csv", epsilon=0.3, delta=1e-7, neighbours="person-replace", records_per_person=3
+            table="people.csv",
+            known=True,
+            epsilon=0.3,
+            delta=1e-7,
+            neighbours="person-replace",
+            records_per_person=3,
         ),
-        known=True,
         unit="id",
         encoding="latin-1",
     ),
@@ -191,7 +195,7 @@ def test_one_key_is_one_job_and_one_job_runs_at_a_time(
     """Two windows: what is asked twice is begun once, and nothing begins beside what runs."""
     begun, go = [], Event()
 
-    def run(self: Jobs, job: DeskJob) -> None:
+    def run(self: Jobs, job: DeskJob, failed: object) -> None:
         begun.append(job.arguments)
         go.wait(10)
         job.code = 0
@@ -335,7 +339,7 @@ def test_a_second_window_does_not_change_what_a_running_release_is_judged_by(
 ) -> None:
     go = Event()
 
-    def run(self: Jobs, job: DeskJob) -> None:
+    def run(self: Jobs, job: DeskJob, failed: object) -> None:
         go.wait(10)
         job.code = 0
 

@@ -144,7 +144,7 @@ def test_what_is_undecided_is_found_privately_and_used_again(browser: Any, folde
         sits.click("#columns li:first-child input")
         first = page.inner_text("#columns li:first-child b")
         sits.click("#private-draft summary")
-        page.locator("#private-command", has_text="--epsilon 0.3").wait_for()
+        page.locator("#private-command", has_text="--known people.known.toml").wait_for()
         assert page.is_disabled("#find")
         sits.click("#ledger-first")
         sits.click("#ledger-form button")
@@ -164,6 +164,8 @@ def test_what_is_undecided_is_found_privately_and_used_again(browser: Any, folde
         assert certificate["private"]
         assert dualquery.read_schema(folder / "people.read-off.toml").draft
         assert page.is_hidden("#private-draft")
+        assert here.request("GET", "/v1/desk")[1]["tables"][0]["name"] == "people.csv"
+        assert page.locator("#tables button").count() == 1
         sits.click("#save-schema")
         page.locator("#release-command", has_text="--draft people.schema.certificate.json").wait_for()
         sits.click("#release")

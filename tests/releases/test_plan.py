@@ -58,7 +58,7 @@ limits = partial(house.budget, accounting=Accounting.TIGHTEST)
 
 
 def by_the_book(budget: Budget, mechanism: str | None) -> Settled:
-    return settle(Request(WORKLOAD, {}, mechanism), budget, None, booked=True)
+    return settle(Request(WORKLOAD, {}, mechanism), budget, None, booked=Accounting.ZCDP)
 
 
 @pytest.mark.parametrize("mechanism", EXPECTED)
@@ -206,7 +206,7 @@ def test_a_book_adds_up_rho_so_its_releases_do(
         )
     made = dualquery.release(records, budget=limits(neighbours=relation), ledger=tmp_path / "ledger", **asked)
     assert made.certificate["budget"]["accounting"] == "zcdp"
-    assert made.certificate["budget"]["accounting_reason"] == BOOK
+    assert made.certificate["budget"]["accounting_reason"] == BOOK[Accounting.ZCDP]
     assert Books(tmp_path / "ledger").read().book.left == 0
 
 

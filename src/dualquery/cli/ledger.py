@@ -25,6 +25,7 @@ DATASET = option("The dataset. [default: all there are]", "NAME")
     epsilon=option("The cap on all its releases together.", "ε", "--epsilon", "-e"),
     delta=option("The δ of the cap; 0 for a book of pure releases only.", "δ"),
     questions=option("A service that answers questions can be charged to it, too."),
+    gaussian=option("For releases that add Gaussian noise alone, with less noise than in any other book."),
     by=option("The column that says when a record came, such as the day of its arrival.", "COLUMN"),
     calendar=option(
         "How time is cut: day, week, month, quarter or year. Releases of different periods do not add up.",
@@ -40,6 +41,7 @@ def create(
     neighbours: Neighbours = Neighbours.REPLACE,
     records_per_person: int | None = None,
     questions: bool = False,
+    gaussian: bool = False,
     by: str | None = None,
     calendar: str | None = None,
     periods_per_person: int | None = None,
@@ -69,6 +71,7 @@ def create(
         delta=delta,
         neighbours=neighbours,
         questions=questions,
+        gaussian=gaussian,
         calendar=None if by is None or calendar is None else Calendar(by, calendar),
         periods_per_person=periods_per_person,
     )
@@ -169,7 +172,7 @@ def _facts(statement: Statement) -> dict[str, str]:
 
 
 def _unit(book: Book) -> str:
-    return {"rho": "ρ", "epsilon": "ε", "renyi": f"D, order {book.order},"}[book.currency]
+    return {"rho": "ρ", "epsilon": "ε", "mu_squared": "μ²", "renyi": f"D, order {book.order},"}[book.currency]
 
 
 SERIES = argument("SERIES", "The folder of the series: a release for each period.")

@@ -179,22 +179,19 @@ def application(desk: Desk, port: Callable[[], int]) -> FastAPI:
         path.write_text(columns.edited(asked, path), encoding="utf-8")
         return columns.shown(path)
 
-    def to_find(asked: commands.WantedPrivateDraft) -> tuple[str | None, list[str]]:
-        """What is stated, and the command that finds the rest."""
-        known, schema = columns.stated(desk.folder / commands.schema_of(asked.table))
-        found = commands.private_draft(
-            asked, known=known is not None, unit=schema.unit, encoding=schema.encoding
-        )
-        return known, found
-
     @app.post("/v1/private/command", dependencies=guarded)
     def foreseen(asked: commands.WantedPrivateDraft) -> dict[str, str]:
         """What the button of a private draft would run."""
-        return {"command": written(to_find(asked)[1])}
+        schema = columns.stated(desk.folder / commands.schema_of(asked.table))[1]
+        found = commands.private_draft(asked, unit=schema.unit, encoding=schema.encoding)
+        return {"command": written(found)}
 
     @app.post("/v1/private", dependencies=guarded)
     def find(asked: commands.WantedPrivateDraft, key: JobKey) -> dict[str, Any]:
-        known, arguments = to_find(asked)
+        known, said = columns.stated(desk.folder / commands.schema_of(asked.table))
+        if asked.known != (known is not None):
+            raise ProblemError(409, "changed", "the schema was saved in another window; load the page again")
+        arguments = commands.private_draft(asked, unit=said.unit, encoding=said.encoding)
         schema, aside = (desk.folder / of(asked.table) for of in (commands.schema_of, commands.read_off_of))
 
         def before() -> None:

@@ -56,6 +56,7 @@ class WantedDraft(WantedTable):
 class WantedPrivateDraft(WantedTable):
     """What is undecided of a schema, to be found privately; what is marked public is stated."""
 
+    known: bool  # whether anything is
     epsilon: Epsilon
     delta: Delta | None = None
     neighbours: Relation = "replace"
@@ -125,7 +126,7 @@ def tables_in(folder: Path) -> list[str]:
         ours = (
             each.name.startswith(".")
             or each.is_dir()
-            or each.name.endswith((".toml", ".ledger", ".key", ".pub"))
+            or each.name.endswith((".toml", ".ledger", ".key", ".pub", ".certificate.json"))
         )
         if not ours and any(source.handles(str(each)) for source in BUILT_IN):
             found.append(each.name)
@@ -141,9 +142,7 @@ def draft(asked: WantedDraft) -> list[str]:
     return ["schema", "draft", *asked.arguments(), *encoding, "--out", schema_of(asked.table), "--quiet"]
 
 
-def private_draft(
-    asked: WantedPrivateDraft, *, known: bool, unit: str | None, encoding: str | None
-) -> list[str]:
+def private_draft(asked: WantedPrivateDraft, *, unit: str | None, encoding: str | None) -> list[str]:
     if asked.named is not None:
         raise DataError("a schema is found in files; save the table of the database as Parquet")
     return [
@@ -151,7 +150,7 @@ def private_draft(
         *(() if asked.delta is None else ("--delta", figure(asked.delta))),
         *_relation(asked.neighbours, asked.records_per_person),
         *("--ledger", ledger_of(asked.table)),
-        *(("--known", known_of(asked.table)) if known else ()),
+        *(("--known", known_of(asked.table)) if asked.known else ()),
         *(() if unit is None else (f"--unit={unit}",)),
         *(() if encoding is None else ("--encoding", encoding)),
         *("--out", schema_of(asked.table)),

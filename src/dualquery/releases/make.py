@@ -15,10 +15,10 @@ from typing import Any
 from dualquery.counting.counter import Counter, MemoryCounter
 from dualquery.counting.opening import machines_of, open_counter
 from dualquery.errors import BudgetError, DataError, DualQueryError, SchemaError
-from dualquery.ledger.book import Place, PrepaidLedger, ledger_of
+from dualquery.ledger.book import Place, PrepaidLedger, accounting_of, ledger_of
 from dualquery.mechanisms.error_bars import MOST_SEEDS, Draw, made_replicas
 from dualquery.mechanisms.outcomes import finished
-from dualquery.privacy.budget import Budget
+from dualquery.privacy.budget import Accounting, Budget
 from dualquery.privacy.curator import Curator
 from dualquery.privacy.ledger import Ledger
 from dualquery.privacy.neighbours import PARTS, Neighbours
@@ -139,7 +139,9 @@ def release(
     records = checked_rows("records", records)
     budget, table = _budget(budget, table, described, wanted, tell)
     budget = relation_of(budget, meeting, ledger)
-    budget = replace(budget, adaptive=measures_rows(budget, records))
+    by = None if ledger is None else accounting_of(ledger, dataset)
+    filtered = by is Accounting.GAUSSIAN  # what such a book adds up is the limit of a filter
+    budget = replace(budget, adaptive=filtered or measures_rows(budget, records))
     earlier, drafted = earlier_of(
         draft, described, budget.neighbours, ledger=ledger, dataset=dataset, seed=seed
     )
@@ -147,8 +149,8 @@ def release(
     booked: Settled | None = None
     prepaid: Ledger | None = None
     if ledger is not None:
-        booked = settle(asked, budget, None, booked=True)
-        if booked.budget.adaptive:
+        booked = settle(asked, budget, None, booked=by)
+        if measures_rows(budget, records):
             refuse_hopeless(asked, booked.budget)
         prepaid = ledger_of(booked.budget, ledger=ledger, dataset=dataset, span=described.within)
     counter = counting(table, described, budget.neighbours, wanted.get("memory"), tell)

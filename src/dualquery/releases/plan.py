@@ -161,7 +161,10 @@ def _fits(budget: Budget, steps: Sequence[Step]) -> bool:
 NOMINAL_ROWS = 10_000  # of a table whose number of records is not known yet
 
 ASKED = "it was asked for"
-BOOK = "the ledger adds up ρ, for which zCDP asks the least"
+BOOK = {
+    Accounting.ZCDP: "the ledger adds up ρ, for which zCDP asks the least",
+    Accounting.GAUSSIAN: "the ledger adds up Gaussian noise",
+}
 WHY = {
     Accounting.GAUSSIAN: "it is the tightest for a release that only adds Gaussian noise",
     Accounting.ZCDP: "it is the tightest here for a mechanism that does not only add Gaussian noise",
@@ -189,19 +192,19 @@ class Settled:
 
 
 def settle(
-    asked: Request, budget: Budget, rows: int | None, *, booked: bool = False, places: bool = True
+    asked: Request, budget: Budget, rows: int | None, *, booked: Accounting | None = None, places: bool = True
 ) -> Settled:
     """The budget with a theorem; `rows` is None where the number of records is still to be measured.
 
-    For a release that is charged to a book: ρ is what the book adds up, so zCDP, where it can pay.
+    For a release that is charged to a book: what the book asks the least for (`booked`), where it can pay.
     """
     mechanism = asked.mechanism
     check_mechanism(mechanism)
     if budget.accounting is not Accounting.TIGHTEST:
         return Settled(budget, ASKED)
     candidates = TIGHTEST_FIRST if mechanism is None else named(mechanism).paid_by
-    if booked and Accounting.ZCDP in candidates:
-        return Settled(replace(budget, accounting=Accounting.ZCDP), BOOK)
+    if booked is not None and booked in candidates:
+        return Settled(replace(budget, accounting=booked), BOOK[booked])
     tightest, *others = candidates
     if tightest is Accounting.GAUSSIAN and others:  # which does not pay for a plan that selects
         # Of a mechanism that was named, no other refusal is a reason to take the next theorem.

@@ -222,7 +222,7 @@ def _book(certificate: Certificate) -> list[str]:
     book = certificate.get("book")
     if book is None:
         return []
-    currencies = {"rho": "ρ", "epsilon": "ε", "renyi": "a Rényi divergence"}
+    currencies = {"rho": "ρ", "epsilon": "ε", "mu_squared": "μ²", "renyi": "a Rényi divergence"}
     ending, currency = next(each for each in currencies.items() if f"cap_{each[0]}" in book)
     charged, spent, cap = (float(book[f"{word}_{ending}"]) for word in ("charged", "spent", "cap"))
     return [
@@ -241,7 +241,7 @@ def public(certificate: Certificate) -> list[str]:
     said = "" if source is None else f" Its source, as the steward states it: {source}."
     return [
         "The schema: which attributes there are, and which values or ranges each may take. It must have been "
-        f"written without looking at the table.{said}",
+        f"written without looking at the table{_found(certificate)}.{said}",
         f"The number of records, {certificate['records']['rows']:,}: {certificate['records']['from']}.",
         *["The number of persons: it is not printed here, but it is not protected either."]
         * (relation(certificate).value == "person-replace"),
@@ -262,6 +262,10 @@ def _prior(entry: Mapping[str, Any]) -> str:
         f"The prior: {entry['origin']}, {counted(entry['records'], 'record')}. Its rows may stand in this release as "
         "they are, and nothing here protects them. Whoever is in it and in the table, too, pays for both."
     )
+
+
+def _found(certificate: Certificate) -> str:
+    return ", or be what a private draft found" if "draft" in certificate else ""
 
 
 def _draft(entry: Mapping[str, Any]) -> str:

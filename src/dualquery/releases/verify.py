@@ -140,7 +140,8 @@ def _budget(certificate: Certificate) -> Budget:
             delta=told["delta"],
             neighbours=relation(certificate),
             accounting=Accounting(told["accounting"]),
-            adaptive=certificate["records"]["from"] == RowsFrom.MEASURED.value,
+            adaptive=certificate["records"]["from"] == RowsFrom.MEASURED.value
+            or f"charged_{Currency.MU_SQUARED.value}" in (certificate.get("book") or {}),
         )
     except (BudgetError, ValueError):
         raise ReleaseError("the certificate states no valid budget: it was changed by hand") from None

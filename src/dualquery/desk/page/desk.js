@@ -95,7 +95,8 @@ async function saved() {
 // What is undecided, found privately: the marks are saved first, and another schema takes the place of this one.
 function toFind() {
   const { queries, epsilon, expected, limit, ledger, draft, sign, registry, ...asks } = wanted();
-  return { ...asks, epsilon: number("draft-epsilon") ?? 0.3 };
+  const known = schema.columns.some((each) => each.use && each.public);
+  return { ...asks, known, epsilon: number("draft-epsilon") ?? 0.3 };
 }
 
 async function foreseen() {
@@ -381,6 +382,7 @@ at("private-draft").addEventListener("toggle", doing(async () => {
   await foreseen();
 }));
 at("draft-epsilon").addEventListener("input", () => soon(foreseen));
+at("columns").addEventListener("change", () => soon(foreseen));
 at("ledger-first").addEventListener("click", () => {
   if (!at("dataset").value) at("dataset").value = at("about-dataset").value || namedAfter();
   open("ledger");
