@@ -21,6 +21,8 @@ from dualquery.releases.public import refuse_same
 from dualquery.releases.seal import create_key
 from dualquery.table.reading.postgresql import PostgresTable
 
+pytestmark = pytest.mark.usefixtures("few_rows")
+
 SCHEMA: Mapping[str, Any] = {
     "attribute": [
         {"name": "sex", "values": ["f", "m"]},

@@ -43,6 +43,8 @@ from dualquery.releases.seal import canonical
 from dualquery.table.draft import certificate_beside
 from dualquery.table.schema import MARK, parse_schema
 
+pytestmark = pytest.mark.usefixtures("few_rows")
+
 ROWS = 8_000
 GENEROUS = Budget(3, 1e-6)
 RELATIONS = [Neighbours.REPLACE, Neighbours.ADD_REMOVE, PersonReplace(2), PersonAddRemove(2)]

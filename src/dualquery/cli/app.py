@@ -8,8 +8,8 @@ from __future__ import annotations
 
 import inspect
 import shutil
-from collections.abc import Callable, Iterator
-from functools import partial
+from collections.abc import Callable, Hashable, Iterator
+from functools import cache, partial
 from typing import Annotated, Any
 
 import typer
@@ -85,8 +85,9 @@ def _program(
     pass
 
 
-def command_of(app: typer.Typer) -> Any:
-    """The program, every command of which prints its help as said here."""
+@cache
+def command_of(app: typer.Typer, flags: Hashable) -> Any:
+    """The program, every command of which prints its help as said here; made once for the same flags."""
     command = typer.main.get_command(app)
     for each in _all(command):
         each.format_help = partial(_write, each)

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import functools
 import inspect
-from collections.abc import Callable
+from collections.abc import Callable, Hashable
 from enum import Enum
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -239,10 +239,11 @@ def with_mechanism_flags(command: Callable[..., None]) -> Callable[..., None]:
     def completed(**named: Any) -> None:
         command(**{name: value for name, value in named.items() if name in own or value is not None})
 
-    def complete(*, packages: bool) -> None:
+    def complete(*, packages: bool) -> Hashable:
         added = wishes.options(packages=packages)
         flags = [_parameter(name, *_wish(name, option)) for name, option in added.items()]
         _shown(completed, [*own.values(), *flags])
+        return command.__name__, tuple(added.items())
 
     complete(packages=False)
     del completed.__wrapped__
@@ -250,13 +251,12 @@ def with_mechanism_flags(command: Callable[..., None]) -> Callable[..., None]:
     return completed
 
 
-_COMPLETE: dict[str, Callable[..., None]] = {}  # by the name of the command
+_COMPLETE: dict[str, Callable[..., Hashable]] = {}  # by the name of the command
 
 
-def ask_packages(command: str) -> None:
-    """Give a command the flags of mechanisms that packages add, where it has flags of mechanisms."""
-    if command in _COMPLETE:
-        _COMPLETE[command](packages=True)
+def ask_packages(command: str) -> Hashable:
+    """Give a command the flags of mechanisms that packages add, where it has flags of mechanisms; which it has."""
+    return _COMPLETE[command](packages=True) if command in _COMPLETE else None
 
 
 def _wish(name: str, option: wishes.Option) -> tuple[Any, None, Any]:

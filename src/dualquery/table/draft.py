@@ -162,7 +162,8 @@ def schema_draft(
             columns.append(found)
     if not columns:
         raise DataError(
-            f"{describe(source)} has no column that a schema can be drafted for; write one by hand"
+            f"{describe(source)} has no column that a schema can be drafted for: of the first, "
+            f"{left_out[0].reason}; mend that, or write the schema by hand"
         )
     public = public_reference is not None
     schema = Schema(Domain(tuple(columns)), draft=not public, encoding=encoding)

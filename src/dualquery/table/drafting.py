@@ -310,7 +310,8 @@ def _categorical(held: Texts) -> Categorical | LeftOut:
             # A cell 1.0 is read as 1, but a whole number is not read as 1.0.
             values = list(dict.fromkeys(str(int(text.partition(".")[0])) for text in values))
     zeros = any(_LEADING_ZERO.fullmatch(text) for text in values)
-    numeric = counted and len(values) > 1 and not zeros and not CODES.search(held.name)
+    finite = bool(np.isfinite(numbers).all())  # "inf" is read as a number, and has no place among them
+    numeric = counted and finite and len(values) > 1 and not zeros and not CODES.search(held.name)
     if numeric:
         values = _listed_units(values)
     place = absent(rest, tuple(markers))
