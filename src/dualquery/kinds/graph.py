@@ -17,7 +17,7 @@ from dualquery.mechanisms.graphs import (
     RectangleGraph,
     WeightedGraph,
 )
-from dualquery.queries.language.cuts import CUTS
+from dualquery.queries.cuts import CUTS
 from dualquery.table.graph import Graph
 from dualquery.table.records import Records
 
