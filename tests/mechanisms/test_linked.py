@@ -13,6 +13,7 @@ from dualquery.fitting.views import mass_of, rows_in_full, size_law
 from dualquery.mechanisms.floors import HANGING, LEFT, WITHIN, hanging_more
 from dualquery.mechanisms.linked import LINKED
 from dualquery.mechanisms.mechanism import Outcome, Plan, Task
+from dualquery.mechanisms.projection.game import PROJECTION
 from dualquery.privacy.budget import Accounting, Budget
 from dualquery.privacy.events import GaussianMeasurement
 from dualquery.privacy.ledger import Ledger
@@ -73,7 +74,8 @@ def test_all_is_charged_before_and_spent(neighbours: Neighbours) -> None:
 
 
 @pytest.mark.parametrize(
-    ("units", "fitted", "again"), [(30, 4_000, 2_000), (6_000, 12_000, 6_000), (300_000, 300_000, 10_000)]
+    ("units", "fitted", "again"),
+    [(30, 4_000, 2_000), (6_000, 12_000, 6_000), (100_000, 100_000, 10_000), (300_000, 200_000, 10_000)],
 )
 def test_as_many_units_are_fitted_as_the_public_number_of_them_asks_for(
     units: int, fitted: int, again: int
@@ -127,6 +129,34 @@ def test_odd_databases(kind: str, neighbours: Neighbours) -> None:
     units = random_units(database, 300, np.random.default_rng(2))
     _, outcome, _ = play(units, 2.0, neighbours, rows=40)
     assert outcome.artefact.records.rows == 40
+
+
+def test_where_each_unit_has_one_row_the_release_is_that_of_one_table() -> None:
+    """The same rows, bit for bit, as of the table of persons with their households, with the same noise."""
+    child = Linked(
+        "person", (attribute("age", 3), attribute("sex", 2)), parent="h", link="h", at_most=1, at_least=1
+    )
+    database = database_of([Linked("h", (attribute("region", 4),), key="h"), child], "h")
+    units = random_units(database, 400, np.random.default_rng(5), alike=0.8)
+    plan, outcome, ledger = play(units, 3.0, rows=600)
+    flat = units.joined("person")
+    workload = Workload(flat.domain, (Tables(flat.domain, ((0, 2), (0, 3), (2, 3))),), "pairs")
+    alone = PROJECTION.plan_for(Task(workload, 400, plan.task.budget), {"synthetic_rows": 600, "means": 0.0})
+    paying = Ledger(plan.task.budget)
+    made = PROJECTION.run(alone, curator_of(flat, paying), np.random.default_rng(0), silent).artefact.records
+    released = outcome.artefact.records
+    assert (released.joined("person").to_rows() == made.to_rows()).all()
+    assert ledger.events == paying.events == tuple(step.event for step in plan.steps)
+    assert all(max(each.what, default=0) < database.width for each in outcome.measured)
+    assert outcome.settled is not None
+    assert LINKED.replica(outcome.settled).task.domain == database
+
+
+def test_two_rows_of_a_unit_are_never_counted_as_one_record() -> None:
+    units = random_units(town(), 10, np.random.default_rng(0))
+    curator = curator_of(units, Ledger(Budget(1.0, 1e-6, accounting=Accounting.ZCDP)))
+    with pytest.raises(AssertionError, match="one row each"):
+        curator.of_rows(View(town(), "person", 1, 1))
 
 
 def test_a_table_without_units_gives_units() -> None:

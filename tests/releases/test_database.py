@@ -9,6 +9,7 @@ import json
 from dataclasses import dataclass, replace
 from fractions import Fraction
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
@@ -32,7 +33,7 @@ from dualquery import (
     example,
 )
 from dualquery.errors import DualQueryError, QueryError, ReleaseError, SchemaError
-from dualquery.kinds.database import DATABASE
+from dualquery.kinds.special import DATABASE
 from dualquery.mechanisms.artefact import SyntheticUnits, synthetic
 from dualquery.mechanisms.mechanism import Mechanism, hidden
 from dualquery.mechanisms.wishes import MECHANISMS, NoWishes
@@ -40,9 +41,12 @@ from dualquery.privacy.noise import Gaussian, Noise
 from dualquery.queries.derived import number_of_records
 from dualquery.queries.families import from_texts
 from dualquery.registry import KINDS
+from dualquery.releases.frames import units_for_people
 from dualquery.table.database import Database
 from dualquery.table.schema import parse_schema
 from dualquery.table.units import Units, units_of
+from tests.house import database_in
+from tests.table.test_database import ALONE
 from tests.table.test_linking import frames
 
 
@@ -450,3 +454,30 @@ def test_a_protected_table_without_attributes(tmp_path: Path, orders: int) -> No
     for text in ("any(order.paid = cash)", "count(order) >= 6", "order >= 5", "all(order.paid = card)"):
         assert again.answer(text).value == made.answer(text).value
     assert dualquery.evaluate(made, tables).queries == len(units.domain.columns[0].labels)
+
+
+def test_where_fewer_units_were_fitted_than_there_are_some_stand_several_times() -> None:
+    whole = SyntheticUnits(random_units(database_in(), 10, np.random.default_rng(3)))
+    release: Any = SimpleNamespace(certificate={"rows_for_people": 25})
+    people = units_for_people(release, whole)
+    homes, persons = (people.tables[name].to_pandas() for name in ("household", "person"))
+    assert homes["hh"].tolist() == list(range(1, 26))
+    assert set(persons["home"]) <= set(homes["hh"])
+    expected = whole.records.take(np.array([*range(10), *range(10), *range(5)]))
+    assert (people.records.to_rows() == expected.to_rows()).all()
+    assert (people.records.members[0].records.to_rows() == expected.members[0].records.to_rows()).all()
+
+
+def test_a_frame_alone_is_released_with_keys_for_whom_it_names(tmp_path: Path) -> None:
+    frame = pd.DataFrame({"hh": [1, 1, 2, 3], "sex": ["f", "m", "f", "?"]})
+    budget = Budget(1, 1e-6, Neighbours.ADD_REMOVE)
+    made = dualquery.release(
+        frame, schema=parse_schema(ALONE, origin="schema"), budget=budget, workload="marginals:1"
+    )
+    assert set(made.tables) == {"household", "person"}
+    assert made.tables["household"].columns.tolist() == ["hh"]
+    assert set(made.tables["person"]["hh"]) == set(made.tables["household"]["hh"])
+    made.save(tmp_path / "made")
+    again = Release.load(tmp_path / "made")
+    assert again.answer("any(sex = f)").value == made.answer("any(sex = f)").value
+    assert again.answer("sex = f", of="person").value == made.answer("sex = f", of="person").value

@@ -254,3 +254,42 @@ def test_units_beyond_the_schema_are_refused() -> None:
     wrong = (*units.columns[:2], units.columns[2][::-1], units.columns[3])
     with pytest.raises(DataError, match="not what the units say"):
         Units(units.domain, units.rows, wrong, members=units.members)
+
+
+ALONE = """
+[database]
+protect = "household"
+[[table]]
+name = "person"
+parent = "household"
+link = "hh"
+at_most = 3
+[[table.attribute]]
+name = "sex"
+values = ["f", "m"]
+"""
+
+
+def test_a_table_whose_parent_is_no_table_is_a_database() -> None:
+    schema = parse_schema(ALONE, origin="schema")
+    assert parse_schema(schema_text(schema), origin="schema") == schema
+    domain = database_in(ALONE)
+    assert (domain.root.name, domain.root.key, domain.root.given) == ("household", "hh", False)
+    assert list(domain.names()) == ["person"]
+    assert domain.labels(0) == ("1", "2", "3")  # whoever is named has a row
+
+
+@pytest.mark.parametrize(
+    ("said", "other", "expected"),
+    [
+        ('link = "hh"\n', "", "table 'person' needs 'link'"),
+        ('protect = "household"', 'protect = "home"', "no [[table]] has that name"),
+        ("at_most = 3", "at_most = 1", "nothing tells one household from another"),
+        ('"household"', '"any"', "none of all, answers, any, count"),
+        ("at_most = 3", 'at_most = 3\nlookup = { job = "x" }', "no [[table]] of that name is public"),
+    ],
+)
+def test_what_is_wrong_with_a_table_alone(said: str, other: str, expected: str) -> None:
+    with pytest.raises(SchemaError) as refused:
+        parse_schema(ALONE.replace(said, other), origin="schema")
+    assert expected in str(refused.value)

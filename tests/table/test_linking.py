@@ -391,3 +391,57 @@ def test_a_public_table_holds_what_the_schema_lists() -> None:
     del tables["town"]
     with pytest.raises(DataError, match="no table 'town' was given"):
         units_in(tables, database_in(LOOKED_UP))
+
+
+NAMED = HOUSEHOLDS.replace(
+    """[[table]]
+name = "household"
+key = "hh"
+[[table.attribute]]
+name = "region"
+values = ["East", "West"]
+[[table.attribute]]
+name = "kind"
+values = ["a", "b", "c"]
+""",
+    "",
+).replace('parent = "household"\nat_most = 20', 'parent = "household"\nlink = "hh"\nat_most = 20')
+PERSONS_ALONE = NAMED[: NAMED.index('[[table]]\nname = "car"')]
+
+
+def test_units_are_whoever_is_named_where_the_protected_rows_are_no_table() -> None:
+    domain = database_in(NAMED)
+    tables = frames(persons=[*PERSONS, ("", 20, "f", "x"), ("5", 20, "?", "x")], cars=[*CARS, ("4", "power")])
+    del tables["household"]
+    # The fourth has a car and no person, and fewer than one person is no unit; the fifth has no row that fits.
+    assert shown(units_in(tables, domain)) == [(own[2:], *rows) for own, *rows in WHOLE]
+    none = units_in({name: frame.iloc[:0] for name, frame in tables.items()}, domain)
+    assert none.rows == 0
+
+
+def test_a_file_or_a_frame_alone(tmp_path: Path) -> None:
+    domain, frame = database_in(PERSONS_ALONE), frames()["person"]
+    frame.to_csv(tmp_path / "what you like.csv", index=False)
+    found = [
+        units_in(each, domain) for each in (frame, {"person": frame}, str(tmp_path / "what you like.csv"))
+    ]
+    expected = [((own[2],), persons) for own, persons, _ in WHOLE]
+    assert [shown(each) for each in found] == [expected] * 3
+
+
+ROW = some.tuples(some.sampled_from("1234"), some.sampled_from((20, 70)), some.sampled_from("fm?"))
+
+
+@given(some.lists(ROW, max_size=12))
+@settings(max_examples=60, deadline=None)
+def test_a_name_more_or_less_changes_one_unit(rows: list[tuple[str, int, str]]) -> None:
+    """Whatever stands under one name, all others are the units that they were."""
+    domain, persons = database_in(PERSONS_ALONE), [(*row, "x") for row in rows]
+    every = shown(units_in({"person": frames(persons=persons)["person"]}, domain))
+    for name in "1234":
+        others = [row for row in persons if row[0] != name]
+        fewer = shown(units_in({"person": frames(persons=others)["person"]}, domain))
+        assert len(every) - len(fewer) in (0, 1)
+        left = list(every)
+        for unit in fewer:
+            left.remove(unit)

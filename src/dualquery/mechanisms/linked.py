@@ -7,8 +7,9 @@ then, with noise that was paid for beforehand, come rows with their unit, pairs 
 all of it (`fitting.views`).
 
 Shares of the budget, after 1% for the number of units where that is private: tables of units 17% (ones .4, pairs .6),
-rows 49% (ones .2, pairs .8), pairs of rows 15%, tallies 19%; within each group by (c_S · cells)^¼. Several child
-tables share alike.
+pairs of rows 15%, tallies 19%, rows the rest (ones .2, pairs .8); within each group by (c_S · cells)^¼. Several child
+tables share alike. Where units have no attributes, all but rows have half. A database whose units have exactly one
+row each is played as one table (`mechanisms.single_rows`).
 """
 
 from __future__ import annotations
@@ -17,16 +18,19 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, replace
 from itertools import combinations
 from math import isqrt, prod
+from typing import Any
 
 import numpy as np
 
 from dualquery.fitting.fitter import COUNT_SECONDS, Effort
 from dualquery.fitting.measured import Measured, Numbers
 from dualquery.fitting.views import MeasuredViews, fitted_units, rows_in_full
+from dualquery.mechanisms import single_rows
 from dualquery.mechanisms.artefact import synthetic, usual_rows
 from dualquery.mechanisms.floors import HANGING
 from dualquery.mechanisms.mechanism import Mechanism, Outcome, Plan, Step, Task, hidden
 from dualquery.mechanisms.outcomes import synthetic_rows
+from dualquery.mechanisms.projection.game import with_fewer_rows
 from dualquery.mechanisms.shares import (
     LEAST_ROOM,
     MAX_ERROR,
@@ -51,11 +55,13 @@ from dualquery.table.database import Database
 from dualquery.table.domain import Domain
 from dualquery.types import Done, Progress, Set
 
-SHARES = {"units": 0.17, "rows": 0.49, "pairs": 0.15, "tallies": 0.19}
+SHARES = {"units": 0.17, "pairs": 0.15, "tallies": 0.19}  # and rows the rest
+PART_OF_OTHERS = 0.5  # of their shares, where units have no attributes: then rows are what people ask about
 ONES_OF_UNITS, ONES_OF_ROWS = 0.4, 0.2
+NEXT_TO_NOTHING = 0.001  # where nothing varies: a stage has a share
 PAIRS_OF_TALLIES = 0.2  # of the share of tallies: how often two values of one row come together in a unit
 TALLIED = 3  # values of an attribute that count in full
-FEWEST_UNITS = 4_000  # that are fitted
+FEWEST_UNITS, MOST_UNITS = 4_000, 200_000  # that are fitted
 MOST_CELLS = 4_000_000  # of a table: larger ones are left to what pairs of other attributes imply
 ROOM = 1 << 54  # of a stage: weights take twenty bits of it
 VISITS, VISIT_SECONDS = (
@@ -86,9 +92,11 @@ class LinkedParameters:
     )  # rows of a unit that count in full, by child table, once settled
 
 
-def plan(task: Task, wanted: RowsWishes) -> Plan[LinkedParameters]:
+def plan(task: Task, wanted: RowsWishes) -> Plan[Any]:
     refuse_other_noise(task)
     database = _database(task.domain)
+    if single_rows.one_row_each(database):
+        return single_rows.plan(task, wanted)
     parts, words = _parts(database, measures_total(task))
     room = min(ROOM, (MOST_COUNT // (16 * task.rows * WHOLE)) ** 2)
     wanted_stages: list[tuple[str, float, int | None]] = [
@@ -125,8 +133,9 @@ def plan(task: Task, wanted: RowsWishes) -> Plan[LinkedParameters]:
 
 
 def usual_units(units: int) -> int:
-    """Twice as many as there are where they are few: more would say nothing more, and take their time."""
-    return min(usual_rows(units), max(FEWEST_UNITS, 2 * units))
+    """Twice as many as there are where they are few, and never more than tell the smallest shares apart: more would
+    say nothing more, and take their time."""
+    return min(usual_rows(units), max(FEWEST_UNITS, 2 * units), MOST_UNITS)
 
 
 def _database(domain: Domain) -> Database:
@@ -138,30 +147,41 @@ Part = tuple[str, str]  # what is measured, and of which child table
 
 
 def _parts(database: Database, total: bool) -> tuple[dict[Part, float], dict[Part, str]]:
-    """Shares of the budget and words of what they pay for."""
+    """Shares of the budget and words of what they pay for; where there is nothing else to measure, rows have it."""
     left = 1.0 - SHARE_OF_TOTAL if total else 1.0
-    shares: dict[Part, float] = {("units", ""): left * SHARES["units"] + 1.0 - left}
+    of_units, part = sum(_of_units(database)), _part_of_others(database)
+    shares: dict[Part, float] = {("units", ""): left * of_units + 1.0 - left}
     words: dict[Part, str] = {("units", ""): f"measure the tables of {database.root.name}"}
     each = left / len(database.children)
     for child in database.children:
-        shares["rows", child.name] = each * SHARES["rows"]
+        several = child.at_most > 1
+        of_pairs, of_tallies = (part * SHARES[name] if several else 0.0 for name in ("pairs", "tallies"))
+        shares["rows", child.name] = each * (1.0 - of_units - of_pairs - of_tallies)
         words["rows", child.name] = f"measure rows of {child.name} with their {database.root.name}"
-        if child.at_most > 1:
-            shares["pairs", child.name] = each * SHARES["pairs"]
+        if several:
+            shares["pairs", child.name] = each * of_pairs
             words["pairs", child.name] = f"measure pairs of rows of {child.name}"
-            shares["tallies", child.name] = each * SHARES["tallies"]
+            shares["tallies", child.name] = each * of_tallies
             words["tallies", child.name] = f"measure how many rows of {child.name} have each value"
-        else:  # there are no pairs, and rows tell what tallies would
-            shares["rows", child.name] += each * (SHARES["pairs"] + SHARES["tallies"])
     return shares, words
+
+
+def _part_of_others(database: Database) -> float:
+    return 1.0 if database.root.columns else PART_OF_OTHERS
+
+
+def _of_units(database: Database) -> tuple[float, float]:
+    """The shares of attributes of units, and of their pairs; where there are none, rows have it."""
+    varied, share = int((database.sizes > 1).sum()), _part_of_others(database) * SHARES["units"]
+    return share * ONES_OF_UNITS if varied else NEXT_TO_NOTHING, share * (1 - ONES_OF_UNITS) * (varied > 1)
 
 
 def _unit_shares(task: Task, database: Database) -> dict[Set, float]:
     """Of the stage of the units."""
-    left = (1.0 - SHARE_OF_TOTAL if measures_total(task) else 1.0) * SHARES["units"]
-    own = range(database.width)
-    shares = _within(combinations(own, 1), database, task.budget.neighbours, ONES_OF_UNITS * left)
-    shares |= _within(combinations(own, 2), database, task.budget.neighbours, (1 - ONES_OF_UNITS) * left)
+    left, own = 1.0 - SHARE_OF_TOTAL if measures_total(task) else 1.0, range(database.width)
+    of_ones, of_pairs = _of_units(database)
+    shares = _within(combinations(own, 1), database, task.budget.neighbours, left * of_ones)
+    shares |= _within(combinations(own, 2), database, task.budget.neighbours, left * of_pairs)
     return shares | ({(): SHARE_OF_TOTAL} if measures_total(task) else {})
 
 
@@ -196,7 +216,7 @@ def _pair_noise(task: Task, database: Database) -> float:
     view = View(database, child.name, 1, 1)
     shares = _row_shares(view, task.budget.neighbours)
     pairs = [share for members, share in shares.items() if len(members) == 2]
-    mean = SHARES["rows"] / len(database.children) * float(np.mean(pairs or [1.0]))
+    mean = _parts(database, False)[0]["rows", child.name] * float(np.mean(pairs or [1.0]))
     return float(np.sqrt(task.budget.neighbours.largest_squared(alone=1, apart=2) * unit / mean)) / task.rows
 
 
@@ -211,9 +231,9 @@ def _cost(task: Task, database: Database, rows: int) -> tuple[float, int]:
     return 5 * seconds, int(200e6 + 40 * rows * (width + database.width))
 
 
-def run(
-    plan: Plan[LinkedParameters], curator: Curator, rng: np.random.Generator, progress: Progress
-) -> Outcome:
+def run(plan: Plan[Any], curator: Curator, rng: np.random.Generator, progress: Progress) -> Outcome:
+    if not isinstance(plan.parameters, LinkedParameters):
+        return single_rows.run(plan, curator, rng, progress)
     task, chosen = plan.task, plan.parameters
     database, neighbours = _database(task.domain), task.budget.neighbours
     stages = [
@@ -318,10 +338,12 @@ def _tallied(
     )
 
 
-def replica(plan: Plan[LinkedParameters]) -> Plan[LinkedParameters]:
+def replica(plan: Plan[Any]) -> Plan[Any]:
     """The same measurements, and as many units as a replica needs: half as many as of records, as each has several
     rows."""
     chosen = plan.parameters
+    if not isinstance(chosen, LinkedParameters):
+        return with_fewer_rows(plan)
     rows = -(-Effort.of(chosen.synthetic_rows).shorter(chosen.cell_noise).rows // 2)
     return replace(plan, parameters=replace(chosen, synthetic_rows=rows))
 

@@ -32,6 +32,7 @@ from statistics import NormalDist
 import numpy as np
 
 from dualquery.counting.counter import Counter
+from dualquery.counting.joined import JoinedCounter
 from dualquery.errors import BudgetError, require
 from dualquery.privacy.events import GaussianMeasurement, LaplaceMeasurement
 from dualquery.privacy.ledger import Allowance, Ledger
@@ -43,6 +44,7 @@ from dualquery.privacy.thresholds import Found, Slot, Test
 from dualquery.queries.countable import Countable
 from dualquery.queries.derived import Multiplied
 from dualquery.queries.statistics import TextCounts
+from dualquery.queries.views import View
 from dualquery.randomness import Entropy
 from dualquery.types import Integers
 
@@ -70,6 +72,10 @@ class Curator:
     @property
     def neighbours(self) -> Neighbours:
         return self._ledger.budget.neighbours
+
+    def of_rows(self, view: View) -> Curator:
+        """The same about the rows of units that have exactly one each: they are records with the same neighbours."""
+        return Curator(JoinedCounter(self._counter, view), self._ledger, self._entropy)
 
     def select(self, score: Score, *, rate: Rate, draws: int = 1) -> Selected:
         """Draw candidates by the exponential mechanism, each with probability ∝ exp(rate · score)."""

@@ -300,7 +300,7 @@ def read_numbers(text: str) -> Integers:
     for part in text.split(","):
         match = _NUMBER.fullmatch(part)
         if match is None or float(match[1]) > 1:
-            raise QueryError(f"between the brackets of a mean stand {LIKE}")
+            raise QueryError(f"write the values of a mean between brackets: {LIKE}")
         found += [round(float(match[1]) * UNIT)] * min(int(match[2] or 1), UNIT)
         if len(found) > UNIT:
             raise QueryError(f"a mean has at most {UNIT:,} numbers")
@@ -353,7 +353,9 @@ def numbers_of(
             "write np.where(...) instead of if"
         )
     if not np.isfinite(found).all():
-        raise QueryError("the function returns a number that is not finite; a missing number is NaN to it")
+        raise QueryError(
+            "the function returns a number that is not finite; a missing number is given to it as NaN"
+        )
     return members, np.rint(np.clip(found, 0, 1) * UNIT).astype(np.int64)
 
 

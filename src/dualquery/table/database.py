@@ -33,6 +33,8 @@
     name = "skill"
     values = ["high", "low"]
 
+Where no [[table]] is named like `protect`, a unit is whoever tables of this parent name by their links.
+
 A row of the protected table with all that hangs on it is one record, a *unit*. So a database is a domain: its columns
 are those of the protected table, and behind them one for each other table, of its name: how many of its rows hang on
 the unit. Past `MOST_LISTED` rows that number stands in classes, 1, 2, 3, 4, 5 to 6, 7 to 9, 10 to 14, 15 and more.
@@ -90,6 +92,7 @@ class Linked:
     at_most: int = 1
     at_least: int = 1
     lookups: tuple[Lookup, ...] = ()
+    given: bool = True  # False: the protected rows are in no table; whoever others name by their links is one
 
     @property
     def own(self) -> tuple[Column, ...]:
@@ -215,11 +218,17 @@ class Database(Domain):
                 f"no table looks up '{unused}', which is public; write lookup = {{ {unused} = \"…\" }} into one that "
                 "has a column for its key, or remove it"
             )
-        return database_of(tables, protect)
+        database = database_of(tables, protect)
+        if database.sizes.max() == 1:
+            raise SchemaError(
+                f"nothing tells one {protect} from another: it has no attributes, and always as many rows; let "
+                "'at_least' and 'at_most' differ, or describe one table by [[attribute]] sections alone"
+            )
+        return database
 
     def sections(self, write: Callable[[Column], str]) -> list[str]:
         parts = [f"[database]\nprotect = {quoted(self.root.name)}"]
-        for each in self.tables:
+        for each in (each for each in self.tables if each.given):
             said = {
                 key: quoted(value)
                 for key in ("name", "key", "parent", "link")
@@ -256,6 +265,12 @@ def database_of(tables: list[Linked], protect: str) -> Database:
     if len(named) < len(tables):
         twice = next(each.name for i, each in enumerate(tables) if each.name in [t.name for t in tables[:i]])
         raise SchemaError(f"two tables are named '{twice}'; rename one of them")
+    links = {each.name: each.link for each in tables if each.parent == protect}
+    if protect not in named and links:
+        if lacking := next((name for name, link in links.items() if link is None), None):
+            raise SchemaError(f"table '{lacking}' needs 'link', the column that says whose row each is")
+        _checked(protect)
+        named[protect] = Linked(protect, (), next(iter(links.values())), given=False)
     if protect not in named:
         raise SchemaError(f"[database]: 'protect' names '{protect}', and no [[table]] has that name")
     for each in tables:
@@ -265,6 +280,8 @@ def database_of(tables: list[Linked], protect: str) -> Database:
     if not children:
         raise SchemaError(f"[database] has one table; describe '{protect}' by [[attribute]] sections alone")
     children = [replace(each, link=each.link or root.key) for each in children]
+    if not root.given and len(children) == 1:  # whoever is named has a row
+        children = [replace(each, at_least=max(1, each.at_least)) for each in children]
     for each in (root, *children):
         for column in each.columns:
             if column.name.strip() in ((each.key or "").strip(), (each.link or "").strip()):
@@ -307,13 +324,17 @@ def _check_way(table: Linked, named: Mapping[str, Linked], protect: str) -> None
 def _named(entry: Mapping[str, Any], number: int) -> tuple[str, str]:
     """The name of a table, and how messages call it."""
     name = required(entry, f"table number {number}", "name", text)
+    return name, _checked(name)
+
+
+def _checked(name: str) -> str:
     where = f"table '{name}'"
     if not name.isidentifier() or name.lower() in WORDS | FILES:
         raise SchemaError(
             f"{where}: the name of a table is made of letters, digits and underscores, and is none of "
             f"{', '.join(sorted(WORDS | FILES))}"
         )
-    return name, where
+    return where
 
 
 def _public(entry: Mapping[str, Any], number: int) -> Lookup:

@@ -21,7 +21,7 @@ from __future__ import annotations
 
 import os
 from collections import Counter
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -51,12 +51,14 @@ def units_in(source: Any, database: Database, encoding: str | None = None) -> Un
     tables = tables_of(source, database)
     dropped: Counter[str] = Counter()
     public = {name: _public(tables[name], each, encoding) for name, each in database.lookups.items()}
-    root = _read(tables[database.root.name], database.root, database.root.key, public, encoding, dropped)
-    root = _first_of_each(root, dropped)
-    members = []
-    for child in database.children:
-        rows = _read(tables[child.name], child, child.link, public, encoding, dropped)
-        members.append(_members(rows, child, root.ids, dropped))
+    rows = {
+        each.name: _read(tables[each.name], each, each.link or each.key, public, encoding, dropped)
+        for each in database.tables
+        if each.given
+    }
+    named = database.root.name
+    root = _first_of_each(rows[named], dropped) if database.root.given else _named_in(rows.values())
+    members = [_members(rows[each.name], each, root.ids, dropped) for each in database.children]
     sizes_fit = np.ones(len(root.of), np.bool_)
     for child, each in zip(database.children, members, strict=True):
         sizes_fit &= each.sizes >= child.at_least
@@ -78,12 +80,16 @@ def one_table(source: AnyTable | AnyDatabase) -> AnyTable:
 
 def tables_of(source: Any, database: Database) -> dict[str, AnyTable]:
     """Where each table of a database is read."""
-    names = [*(each.name for each in database.tables), *database.lookups]
+    names = [*(each.name for each in database.tables if each.given), *database.lookups]
     if isinstance(source, Mapping):
         for name in names:
             if name not in source:
                 raise DataError(f"no table '{name}' was given; give all of {', '.join(names)} by their names")
         return {name: source[name] for name in names}
+    if len(names) == 1 and (
+        not is_path(source) or (Path(source).is_file() and not BOOK.handles(Path(source)))
+    ):
+        return {names[0]: source}
     if is_path(source) and is_database(os.fspath(source)):
         return {name: PostgresTable(os.fspath(source), name) for name in names}
     if not is_path(source):
@@ -221,6 +227,13 @@ def _first_of_each(rows: _Rows, dropped: Counter[str]) -> _Rows:
     dropped["further rows of the protected table with the same key"] += int((~begins).sum())
     first = rows.take(order[begins])
     return _Rows(first.columns, np.arange(len(first.of)), rows.ids.take(pa.array(first.of)))
+
+
+def _named_in(tables: Iterable[_Rows]) -> _Rows:
+    """A row without attributes for each key that stands in one of these tables, sorted."""
+    held = [rows.ids.take(pa.array(np.unique(rows.of))) for rows in tables]
+    ids = pa.chunked_array(held).unique().sort()
+    return _Rows((), np.arange(len(ids)), ids)
 
 
 def _members(rows: _Rows, child: Linked, units: pa.Array, dropped: Counter[str]) -> Members:
