@@ -481,3 +481,17 @@ def test_a_frame_alone_is_released_with_keys_for_whom_it_names(tmp_path: Path) -
     again = Release.load(tmp_path / "made")
     assert again.answer("any(sex = f)").value == made.answer("any(sex = f)").value
     assert again.answer("sex = f", of="person").value == made.answer("sex = f", of="person").value
+
+
+def test_what_databases_do_not_have_is_refused_in_a_sentence(tables: dict[str, pd.DataFrame]) -> None:
+    made = released(tables)
+    for asked in (made, made.of("person")):
+        with pytest.raises(QueryError, match="of a database nothing can be estimated"):
+            asked.estimate("region = East")
+        with pytest.raises(QueryError, match="of a database nothing can be estimated"):
+            asked.regress("region ~ kind")
+    for given in ({"prior": made}, {"totals": tables["household"]}):
+        with pytest.raises(DualQueryError, match="for one table of attributes: no database"):
+            released(tables, **given)
+    with pytest.raises(DualQueryError, match="--memory means nothing"):
+        released(tables, memory=10**9)

@@ -54,7 +54,7 @@ def public_rows(
         return None, []
     if schema.domain.kind != "records" or not all(is_plain(column) for column in schema.domain.columns):
         raise DualQueryError(
-            "a prior is for tables of attributes: without graphs, points, codes or blocks of items"
+            "a prior is for one table of attributes: no database, graph, points or codes, and no blocks of items"
         )
     found, entries = [], []
     for each in priors:

@@ -41,7 +41,7 @@ def public_totals(given: Any, schema: Schema, table: Any) -> tuple[Totals | None
         or not all(is_plain(column) for column in schema.domain.columns)
     ):
         raise DualQueryError(
-            "totals are for tables of attributes: without graphs, points, codes or blocks of items"
+            "totals are for one table of attributes: no database, graph, points or codes, and no blocks of items"
         )
     found = []
     for number, each in enumerate(tables, start=1):
