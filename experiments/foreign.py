@@ -45,8 +45,8 @@ from experiments.peer_runs import (
     Terms,
     checked,
     errors_of,
-    installing_problem,
     make,
+    starting_problem,
     tables_of,
     truth_of,
     worth_another_try,
@@ -59,6 +59,7 @@ FIRST_RUNS = 3  # of ours and of what needs no tool before the peers, the others
 EPSILONS = (1.0, 0.1, 10.0)  # in the order in which they are measured
 SMALL = tuple(Case(name, 2, epsilons=EPSILONS) for name in FOREIGN if name != "births2014")
 TINY = SMALL[:3]  # joint distributions of fewer than 100,000 cells
+COSTS = ("processor_seconds", "card_seconds", "card")
 HUGE = (Case("births2014", 2), Case("kddcup99", 2))
 LARGE = (replace(NLTCS, epsilons=EPSILONS), Case("adult", 2, epsilons=EPSILONS), *HUGE)
 
@@ -171,12 +172,12 @@ def measure(
 def measure_peer(data: Data, asked: Asked, terms: Terms, limit: float) -> dict[str, Value]:
     """A row of a peer, or why there is none."""
     given: dict[str, Value] = {"limit": limit}
-    problem = terms.skip or installing_problem(asked.peer, terms)
+    problem = terms.skip or starting_problem(data, asked, terms)
     if problem is not None:
         return {"outcome": f"{NOT_STARTED} {problem}", **given}
     records = asked.case.records(data)
     made = make(data, asked, terms, limit)
-    used: dict[str, Value] = {"processor_seconds": made.ran.processor_seconds, **given}
+    used: dict[str, Value] = {**{name: cost for name, cost in made.costs.items() if name in COSTS}, **given}
     if made.ran.outcome != DONE:
         return {"outcome": made.ran.outcome, **used}
     tables = tables_of(records, asked.case)

@@ -56,6 +56,13 @@ def add_flags(made: argparse.ArgumentParser) -> None:
     made.add_argument(
         "--not-started", metavar="WHY", help="measure nothing; a row with this reason for whatever is missing"
     )
+    made.add_argument(
+        "--elsewhere",
+        type=Path,
+        metavar="DIR",
+        help="write each peer's tasks to folders of DIR, for another machine with a graphics card; a folder that "
+        "holds the answer by now is judged",
+    )
 
 
 def positive(text: str) -> float:
@@ -88,4 +95,5 @@ def terms_of_flags(arguments: argparse.Namespace) -> Terms:
         python=arguments.python,
         sources=tuple(arguments.source),
         skip=arguments.not_started,
+        elsewhere=arguments.elsewhere,
     )

@@ -28,7 +28,8 @@ TREATMENT = (
     'The others use zero-concentrated privacy; "at exact ρ" they are given as much ρ as Gaussian noise '
     "alone may spend, which no theorem grants to a mechanism that also selects, so that accounting is not"
     " what decides. SWIFT, AIM-GDP and MST of dpsynth keep all defaults, in its wrapper for discrete "
-    'tables; "SWIFT 1e5" has cliques of at most 100,000 cells instead of ten million. No card was at hand. MWEM '
+    'tables; "SWIFT 1e5" has cliques of at most 100,000 cells instead of ten million. Where a time says "on a '
+    'card" they had a graphics card, most of them several at once, so that one alone is faster than that. MWEM '
     'spends no δ, and takes the range of each attribute from the rows; "in splits" it sees three attributes at '
     'a time. "AIM 48 x 100" is dpmm\'s AIM with 48 rounds, of which each attribute takes one, and 100 iterations '
     "after each; opendp's has its 48 rounds after the single attributes; both hold a model of at "
@@ -68,7 +69,7 @@ def workloads(rows: Rows) -> list[tuple[Any, Any, Any]]:
 
 
 def draw(rows: Rows) -> Figure:
-    """Error against processor time: a panel for each workload and ε, a colour and a marker for each method."""
+    """Error against time, of the processor or of a card: a panel for each workload and ε, a mark for each method."""
     rows = named(rows)
     panels = [each for each in workloads(rows) if where(_at(rows, each), outcome=DONE)]
     shown = [name for name in distinct(rows, "name") if _is_drawn(where(rows, name=name))]
@@ -85,7 +86,7 @@ def draw(rows: Rows) -> Figure:
     for axes in grid[:: max(1, min(ACROSS, len(panels)))]:
         axes.set_ylabel("L1 error of a table, mean")
     for axes in grid[-min(ACROSS, len(grid)) :]:
-        axes.set_xlabel("processor seconds of a release")
+        axes.set_xlabel("seconds of a release (processor or card)")
     handles = [
         Line2D([], [], linestyle="none", marker=marker, color=colour, label=name)
         for name, (marker, colour) in looks.items()
@@ -112,7 +113,7 @@ def _panel(axes: Axes, here: Rows, looks: dict[str, tuple[str, str]]) -> None:
             errors = [row["l1"] for row in done]
             mean = fmean(errors)
             bar = [[mean - min(errors)], [max(errors) - mean]] if len(errors) > 1 else None
-            seconds = fmean(row["processor_seconds"] for row in done)
+            seconds = fmean(row.get("card_seconds") or row["processor_seconds"] for row in done)
             axes.errorbar(seconds, mean, bar, fmt=marker, color=colour, capsize=3, markersize=6, zorder=3)
         elif any(str(row["outcome"]).startswith(STOPPED) for row in mine):
             seconds = max(row["processor_seconds"] for row in mine if row["processor_seconds"] != "")
@@ -178,7 +179,15 @@ def told(here: Rows, name: str) -> str:
     errors = [row["l1"] for row in where(here, name=name)]
     spread = f" ± {stdev(errors):.2g}" if len(errors) > 1 else ""
     runs = "1 run" if len(errors) == 1 else f"{len(errors)} runs"
-    return f"{name} {fmean(errors):.3g}{spread} in {_mean(here, name, 'processor_seconds'):,.1f} s ({runs})"
+    return f"{name} {fmean(errors):.3g}{spread} in {time_of(here, name)} ({runs})"
+
+
+def time_of(here: Rows, name: str) -> str:
+    """Processor seconds of a release, or those of the clock beside a graphics card."""
+    cards = [row["card"] for row in where(here, name=name) if row.get("card")]
+    if cards:
+        return f"{_mean(here, name, 'card_seconds'):,.1f} s on a card ({cards[0]})"
+    return f"{_mean(here, name, 'processor_seconds'):,.1f} s"
 
 
 def lower_at_worst(here: Rows, others: Iterable[str]) -> str:

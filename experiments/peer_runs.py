@@ -48,6 +48,7 @@ class Terms:
     python: str = sys.executable  # makes the environments
     sources: tuple[tuple[str, Path], ...] = ()  # where the packages lie that are on no index
     skip: str | None = None  # why what is missing is not started, but written down as such
+    elsewhere: Path | None = None  # where tasks of peers wait for another machine, and its answers lie
 
     def limit_of(self, size: Size) -> float:
         return self.limit or (FULL_LIMIT if size is Size.FULL else QUICK_LIMIT)
@@ -56,7 +57,7 @@ class Terms:
 def measure(data: Data, wanted: Release, terms: Terms, limit: float) -> dict[str, Value]:
     """A row: errors and costs of one release, or why there is none."""
     given: dict[str, Value] = {"delta": DELTA, "limit": limit, "cores": terms.cores}
-    problem = terms.skip or installing_problem(wanted.peer, terms)
+    problem = terms.skip or starting_problem(data, wanted, terms)
     if problem is not None:
         return {"outcome": f"{NOT_STARTED} {problem}", **given}
     # Blind methods come by with tables of one order after the other, and make the same rows for each.
@@ -75,12 +76,7 @@ def measure(data: Data, wanted: Release, terms: Terms, limit: float) -> dict[str
             found = {**errors, "optimal_rms": least, "seconds": made.seconds}
         except BadAnswer as bad:
             outcome = f"failed: {bad}"
-    used: dict[str, Value] = {
-        "process_seconds": made.ran.process_seconds,
-        "processor_seconds": made.ran.processor_seconds,
-        "peak_gb": made.ran.peak_gb,
-    }
-    return {"outcome": outcome, **found, **used, **given}
+    return {"outcome": outcome, **found, **made.costs, **given}
 
 
 @dataclass(frozen=True)
@@ -90,10 +86,25 @@ class Made:
     ran: Ran
     answer: NDArray[Any] | None
     seconds: float
+    card: str = ""  # the graphics card of another machine where it was made
+
+    @property
+    def costs(self) -> dict[str, Value]:
+        """Processor seconds and memory, or seconds of a card: nobody watched the other machine's processor."""
+        if self.card:
+            return {"card": self.card, "card_seconds": self.seconds}
+        return {
+            "process_seconds": self.ran.process_seconds,
+            "processor_seconds": self.ran.processor_seconds,
+            "peak_gb": self.ran.peak_gb,
+        }
 
 
 def make(data: Data, wanted: Release, terms: Terms, limit: float) -> Made:
-    """Run a peer's program on a task of its own."""
+    """Run a peer's program on a task of its own, or read what another machine left of it."""
+    if (place := place_elsewhere(wanted, terms)) is not None:
+        answer, seconds = left_in(place)
+        return Made(Ran(DONE, seconds, 0.0, 0.0), answer, seconds, (place / "card.txt").read_text().strip())
     if not wanted.peer.requirements:
         compile_ours(terms)
     with TemporaryDirectory() as name:
@@ -119,7 +130,29 @@ def worth_another_try(row: Mapping[str, str], terms: Terms, limit: float) -> boo
     return outcome.startswith(NOT_STARTED) or (outcome.startswith(STOPPED) and float(row["limit"]) < limit)
 
 
-# Environments
+# Environments, and other machines
+
+
+def starting_problem(data: Data, wanted: Release, terms: Terms) -> str | None:
+    """Why a release cannot be made now: nothing can be installed, or its task waits for another machine."""
+    place = place_elsewhere(wanted, terms)
+    if place is None:
+        return installing_problem(wanted.peer, terms)
+    if (place / "answer.npy").is_file():
+        return None
+    place.mkdir(parents=True, exist_ok=True)
+    write_task(place, wanted, wanted.case.records(data), terms.cores)
+    return f"its task waits for another machine, which runs {wanted.peer.program} on it"
+
+
+def place_elsewhere(wanted: Release, terms: Terms) -> Path | None:
+    """The folder of a peer's release that another machine makes."""
+    if terms.elsewhere is None or not wanted.peer.requirements:
+        return None
+    return terms.elsewhere / "-".join(
+        "".join(letter for letter in str(each) if letter.isalnum() or letter == ".")
+        for each in wanted.key.values()
+    )
 
 
 def installing_problem(peer: Peer, terms: Terms) -> str | None:

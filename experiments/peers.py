@@ -13,6 +13,11 @@ ours.
 A row that was stopped is tried again under a longer limit, one that was not started at any time; nothing else is
 measured twice. `--not-started WHY` measures nothing and writes a row that says so for everything that is missing.
 
+A peer that wants a graphics card may be asked on another machine, with nothing of ours: `--peers dpsynth
+--elsewhere DIR` writes a folder for each release to DIR. There, `python run_dpsynth.py FOLDER` answers each, where
+dpsynth and mbi can be imported; back here, the same command again judges what lies in the folders. Such rows have
+`card_seconds`, of fitting and generating by the clock, in the place of processor seconds.
+
 `processor_seconds` are of the whole process, imports included; `seconds` is the wall time of fitting and generating
 alone. Peak memory is that of the process alone, which is all of it where a peer works in one process, as all of
 these do on one core.
@@ -99,6 +104,10 @@ def arguments_of(texts: Sequence[str] | None = None) -> argparse.Namespace:
     made.add_argument(
         "--only", nargs="+", choices=names, default=names, metavar="DATA", help=", ".join(names)
     )
+    known = [peer.name for peer in PEERS]
+    made.add_argument(
+        "--peers", nargs="+", choices=known, default=known, metavar="NAME", help=", ".join(known)
+    )
     add_flags(made)
     return made.parse_args(texts)
 
@@ -109,4 +118,5 @@ def terms_given(arguments: argparse.Namespace) -> Terms:
 
 if __name__ == "__main__":
     given = arguments_of()
-    main(experiment(terms_given(given)), given)
+    asked = [peer for peer in PEERS if peer.name in given.peers]
+    main(experiment(terms_given(given), asked), given)

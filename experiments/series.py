@@ -86,6 +86,7 @@ def series_of(domain: Schema, known: int | None) -> Iterator[Series]:
             epsilon=BUDGET.epsilon,
             delta=BUDGET.delta,
             neighbours=BUDGET.neighbours,
+            gaussian=known is None,
             calendar=calendar,
         )
         yield Series(ledger, domain, Path(folder) / "series", periods=known)
@@ -200,8 +201,8 @@ EXPERIMENT = Experiment(
     paper="Our own: Adult in twelve months of 2,500 records, ε = 1 a record, one after another by chance and by age "
     "(drift). Each month is released alone; or as a series, each from what those before measured; or with a known "
     "number of months; or, as a comparison, the whole table is released again each month with a twelfth of ρ. Series "
-    "are charged to a ledger, which adds up ρ, and that buys less accuracy for the same ε than the exact Gaussian "
-    "price of the other two ways.",
+    "are charged to a ledger for Gaussian noise alone; those with a known number of months to one that adds up ρ, "
+    "which buys less accuracy for the same ε.",
     before="What was measured before makes the next release better, and sums of noisy tables cost nothing",
     points=points,
     draw=draw,

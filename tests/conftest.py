@@ -11,7 +11,7 @@ from __future__ import annotations
 import fcntl
 import gc
 import os
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
@@ -20,12 +20,16 @@ from hypothesis import settings
 from numba.core.compiler_lock import global_compiler_lock
 from numba.core.dispatcher import Dispatcher
 
+from dualquery.fitting import fitter
+
 # The first example of a test may compile a kernel: time says nothing about it.
-settings.register_profile("no deadline", deadline=None)
+settings.register_profile("no deadline", deadline=None, max_examples=60)
 settings.load_profile("no deadline")
 
 LATER = ("long", "mutants")
 BESIDE = Path(__file__).resolve().parents[2] / "shared" / "data"
+
+gc.disable()  # until all tests are here: modules and tests stay, and to look for garbage in them takes seconds
 
 if not os.environ.get("DUALQUERY_DATA") and BESIDE.is_dir():
     os.environ["DUALQUERY_DATA"] = str(BESIDE)
@@ -91,12 +95,20 @@ def compiled_once(compile_: Callable[..., Any], folder: Path) -> Callable[..., A
 
 def pytest_collection_finish() -> None:
     """Nine thousand tests stay until the end: nobody looks through them for what could be thrown away."""
-    gc.collect()
     gc.freeze()
+    gc.enable()
 
 
 def pytest_unconfigure() -> None:
     gc.unfreeze()
+
+
+@pytest.fixture(scope="module")
+def few_rows() -> Iterator[None]:
+    """A twentieth of the rows that releases are fitted with, for tests of what does not hang on their number."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(fitter, "LONG", fitter.LONG._replace(rows=750))
+        yield
 
 
 @pytest.fixture

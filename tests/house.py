@@ -75,10 +75,13 @@ def budget(
     delta: float = 1e-6,
     neighbours: Neighbours = Neighbours.REPLACE,
     accounting: Accounting = Accounting.ZCDP,
+    adaptive: bool = False,
 ) -> Budget:
     """A budget; of pure ε δ is 0."""
     delta = 0.0 if accounting is Accounting.PURE else delta
-    return Budget(epsilon=epsilon, delta=delta, neighbours=neighbours, accounting=accounting)
+    return Budget(
+        epsilon=epsilon, delta=delta, neighbours=neighbours, accounting=accounting, adaptive=adaptive
+    )
 
 
 def curator_of(records: Records, pays: Budget | Ledger, *, seed: int = 0) -> Curator:

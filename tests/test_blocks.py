@@ -59,9 +59,9 @@ NO_CODE = {
     ("docs/contributing.md", 1): "of tests/plugins, whose tests install and run it",
     ("docs/how_it_works.md", 0): "a drawing",
     ("docs/schema.md", 6): "no attribute; tests/table/test_schema_check.py adds one",
-    ("docs/schema.md", 12): "a table; tests/privacy/test_persons.py reads it",
-    ("docs/schema.md", 14): "a table; tests/privacy/test_persons.py reads it",
-    ("docs/schema.md", 20): "Spark; tests/counting/test_spark.py releases a Spark DataFrame",
+    ("docs/schema.md", 9): "a table; tests/privacy/test_persons.py reads it",
+    ("docs/schema.md", 11): "a table; tests/privacy/test_persons.py reads it",
+    ("docs/schema.md", 17): "Spark; tests/counting/test_spark.py releases a Spark DataFrame",
     ("docs/service.md", 2): "needs a running service; tests/service/test_http.py has one and its client",
 }
 WHOLE_PAGES = {"docs/tutorial.md": "a notebook; tests/test_pages.py runs it and compares every output"}
@@ -267,8 +267,6 @@ def run_python(stage: Stage, block: str) -> None:
         stage.names["domain"] = stage.names["schema"].domain  # thousands of items would be too many tables
     if 'save("released")' in block:  # whoever goes on from the commands would name another
         shutil.rmtree(stage.folder / "released")
-    if 'save("schema.toml")' in block:
-        (stage.folder / "schema.toml").unlink()
     out = io.StringIO()
     with contextlib.redirect_stdout(out):
         exec(compile(block, stage.page, "exec"), stage.names)

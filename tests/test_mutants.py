@@ -599,8 +599,8 @@ PERIODS = [
     Mutant("periods: a charge replaces the one before it", "ledger/periods.py",
            "self.cells.update(cost.parts)", "self.cells = Counter(cost.parts)",
            growing("what_covers_a_period_adds_up_there")),
-    Mutant("periods: nothing is charged", "releases/series.py", "ledger=self._ledger,\n                dataset",
-           "ledger=None,\n                dataset",
+    Mutant("periods: nothing is charged", "releases/series.py", '"ledger": self._ledger,',
+           '"ledger": None,',
            ("tests/releases/test_series.py::test_a_year_of_quarters",)),
     Mutant("periods: a person in a sum of them pays for the dearest", "releases/sums.py",
            "elif len(releases) > 1 and ", "elif len(releases) > 2 and ",
@@ -631,9 +631,9 @@ PLACES = [
 ]  # fmt: skip
 
 PRIORS = [
-    Mutant("a prior may be the private table", "releases/priors.py", "        refuse_same(each, table)\n", "",
+    Mutant("a prior may be the private table", "releases/public.py", "        refuse_same(each, table)\n", "",
            ("tests/releases/test_priors.py::test_refusals",)),
-    Mutant("a prior may be a release that promises nothing", "releases/priors.py",
+    Mutant("a prior may be a release that promises nothing", "releases/public.py",
            "if not release.certificate.private:", "if False:",
            ("tests/releases/test_priors.py::test_a_release_is_a_prior_by_itself",)),
     Mutant("a verdict outlives the rows that it was on", "releases/refit.py",
@@ -710,7 +710,7 @@ DRAFTS = [
     Mutant("drafts: a book forgets what may fail", "ledger/books.py",
            "            units += before.book.reserve(before.failures, failure)\n", "",
            ("tests/ledger/test_book.py::test_failures_are_reserved_for_in_what_may_be_spent",)),
-    Mutant("totals of this very table under a promise of whole records", "releases/totals.py",
+    Mutant("totals of this very table under a promise of whole records", "releases/public.py",
            "if not alike or isinstance(budget.neighbours, ReplaceWithin):", "if True:",
            ("tests/releases/test_totals.py::test_totals_that_may_be_of_this_very_table_are_doubted",)),
 ]  # fmt: skip

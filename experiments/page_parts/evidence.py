@@ -175,7 +175,9 @@ def unheard() -> str:
         asked = {(row["data"], row["tables"]) for row in mine}
         if asked - answered:
             told.append(f"{method} at {len(asked - answered)} of {len(asked)} tables")
-    return f"Of dpsynth no answer is here from {', '.join(told)}." if told else ""
+    cards = distinct(where(rows, outcome="done", method="SWIFT"), "card")
+    here = f"SWIFT answered on a graphics card ({', '.join(cards)}). " if any(cards) else ""
+    return here + (f"Of dpsynth no answer is here from {', '.join(told)}." if told else "")
 
 
 def strongest_peer() -> str:
@@ -195,12 +197,21 @@ def strongest_peer() -> str:
 
 
 def swift_on_adult(answered: Rows) -> str:
-    """The strongest peer is named where it is not among those that answered."""
-    if any(row["peer"] == "dpsynth" and row["method"] == "SWIFT" for row in answered):
-        return "SWIFT of dpsynth is among them."
+    """The strongest peer, and where it answered."""
+    theirs = where(answered, peer="dpsynth", method="SWIFT")
+    if not theirs:
+        return (
+            "SWIFT of dpsynth, the strongest that we know of, is not among them: it wants a graphics card. On "
+            f"[small tables](docs/experiments/foreign.md) it answered: {beside_swift()}"
+        )
+    found, ours = (
+        samples_by(rows, ("epsilon",), "l1") for rows in (theirs, where(answered, peer="dualquery"))
+    )
+    ratios = (f"{plain(ours[key].mean / each.mean)} at ε = {key[0]:g}" for key, each in sorted(found.items()))
     return (
-        "SWIFT of dpsynth, the strongest that we know of, is not among them: it wants a graphics card. On "
-        f"[small tables](docs/experiments/foreign.md) it answered: {beside_swift()}"
+        "Of the error of SWIFT (dpsynth, on a graphics card), the strongest that we know of, ours has "
+        f"{', '.join(ratios)}. "
+        f"On [other people's tables](docs/experiments/foreign.md): {beside_swift()}"
     )
 
 
@@ -231,7 +242,7 @@ def foreign_tables() -> str:
         f"\nBars of 95% held {sum(shares) / len(shares):.3f} of the answers in the mean, at the least "
         f"{held[low].mean:.3f} ({low[0]}, ε = {low[1]:g}).\n"
     )
-    swift = f"\nBeside SWIFT (one run): {beside_swift()}\n"
+    swift = f"\nBeside SWIFT: {beside_swift()}\n"
     return table(("", "tables and ε", "ours is lowest at", "lower than ours"), lines) + swift + bars
 
 

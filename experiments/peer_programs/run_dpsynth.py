@@ -2,6 +2,10 @@
 
 from __future__ import annotations
 
+import sys
+from pathlib import Path
+
+import jax
 import numpy as np
 from dpsynth.api import MechanismConfig
 from dpsynth.discrete_mechanisms import AIMGDPConfig, DiscreteConfig, MSTConfig, SWIFTConfig
@@ -58,3 +62,4 @@ METHODS: dict[str, Method] = {
 
 if __name__ == "__main__":
     serve(METHODS)
+    (Path(sys.argv[1]) / "card.txt").write_text(jax.devices()[0].device_kind + "\n")

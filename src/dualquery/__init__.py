@@ -97,10 +97,10 @@ __all__ = ["__version__", *sorted(_HOMES)]
 # The kinds of tables, which modules look up that stand below them.
 KINDS.homes.update(
     records="dualquery.kinds.records:RECORDS",
-    graph="dualquery.kinds.graph:GRAPH",
-    points="dualquery.kinds.points:POINTS",
-    codes="dualquery.kinds.codes:CODES",
-    database="dualquery.kinds.database:DATABASE",
+    graph="dualquery.kinds.special:GRAPH",
+    points="dualquery.kinds.special:POINTS",
+    codes="dualquery.kinds.special:CODES",
+    database="dualquery.kinds.special:DATABASE",
 )
 
 

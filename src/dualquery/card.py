@@ -87,7 +87,6 @@ def on_card() -> Iterator[Any]:
 
 @cache
 def kernels(source: str, options: tuple[str, ...] = ()) -> Any:
-    """The kernels of a source, compiled once."""
     module = card().RawModule(code=source, options=("-std=c++17", *options))
     try:
         module.compile()
@@ -97,13 +96,11 @@ def kernels(source: str, options: tuple[str, ...] = ()) -> Any:
 
 
 def free_bytes() -> int:
-    """How much of the card's memory nobody uses."""
     cupy = card()
     free, _ = cupy.cuda.runtime.memGetInfo()
     return int(free) + int(cupy.get_default_memory_pool().free_bytes())
 
 
 def name() -> str:
-    """What the card calls itself."""
     found = card().cuda.runtime.getDeviceProperties(card().cuda.Device().id)["name"]
     return found.decode() if isinstance(found, bytes) else str(found)

@@ -4,6 +4,11 @@ A message names attributes, flags and files, which are public. It never names a 
 a count of the private table: an error is an output too, and nobody charged for it.
 """
 
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+
 
 class DualQueryError(Exception):
     """Anything a user can mend. The command line prints it and exits with code 2."""
@@ -37,3 +42,12 @@ def require(condition: bool, sentence: str) -> None:
     """BudgetError, in this sentence, unless the condition holds."""
     if not condition:
         raise BudgetError(sentence)
+
+
+@contextmanager
+def writing(path: object, kind: type[DualQueryError] = ReleaseError) -> Iterator[None]:
+    """What the operating system says against a file that is written, in a sentence."""
+    try:
+        yield
+    except OSError as error:
+        raise kind(f"'{path}' cannot be written: {error.strerror or error}") from None

@@ -58,7 +58,6 @@ ATTRIBUTES = ("age", *list(VALUES)[:4], "income", *list(VALUES)[4:])
 
 
 def _attribute(name: str) -> str:
-    """The section of the schema of the survey."""
     if name in EDGES:
         said = f"edges = {EDGES[name]}\ninteger = true\nclamp = true"
     else:
@@ -116,7 +115,6 @@ def people(folder: Path) -> Example:
 
 
 def survey(people: int = PEOPLE, seed: int = SEED) -> pa.Table:
-    """The invented answers, one row per person."""
     chance = Chance(np.random.default_rng(seed), people)
     region = chance.one_of(0.18, 0.17, 0.22, 0.21, 0.22)
     capital = region == 4

@@ -16,7 +16,7 @@ from pathlib import Path
 import numpy as np
 from numpy.typing import NDArray
 
-from dualquery.errors import ReleaseError
+from dualquery.errors import ReleaseError, writing
 
 INK, SOFT, ACCENT, WARM, LINE = "#1f2a37", "#5b6a7b", "#2f6f8f", "#b4530a", "#e3e8ee"
 HEAT = ((244, 247, 249), (207, 227, 236), (111, 168, 192), (47, 111, 143), (18, 63, 86))  # light to dark
@@ -51,10 +51,8 @@ class Figure:
         """Write an SVG file."""
         if Path(path).suffix.lower() != ".svg":
             raise ReleaseError(f"pictures are written as SVG; name the file '{Path(path).stem}.svg'")
-        try:
+        with writing(path):
             Path(path).write_text(self.svg, encoding="utf-8")
-        except OSError as error:
-            raise ReleaseError(f"'{path}' cannot be written: {error.strerror}") from None
 
 
 def shortened(label: str) -> str:
@@ -170,11 +168,13 @@ class _Frame:
     def y(self, value: float) -> float:
         return self.bottom - (self.bottom - self.top) * value / self.most_y
 
-    def axes(self, across: str, downwards: str, *, percent: bool) -> None:
+    def heights(self, written: Callable[[float], str]) -> None:
         for value in ticks(self.most_y, 4):
             self.marks.append(_line(self.left, self.y(value), self.right, self.y(value), LINE))
-            text = f"{100 * value:.0f}%" if percent else f"{value:,.0f}"
-            self.marks.append(_text(self.left - 8, self.y(value), text, anchor="end", colour=SOFT))
+            self.marks.append(_text(self.left - 8, self.y(value), written(value), anchor="end", colour=SOFT))
+
+    def axes(self, across: str, downwards: str, *, percent: bool) -> None:
+        self.heights(lambda value: f"{100 * value:.0f}%" if percent else f"{value:,.0f}")
         for value in ticks(self.most_x, 7):
             label = f"{100 * value:.6g}%"
             self.marks.append(_text(self.x(value), self.bottom + 16, label, anchor="middle", colour=SOFT))
@@ -199,7 +199,6 @@ class _Frame:
 
 
 def error_histogram(edges: Sequence[float], counts: Sequence[int], mean: float | None) -> str:
-    """How many queries, of all replicas, are off by how much."""
     frame = _Frame(max(edges[-1], 1e-12), 1.08 * max(counts))
     frame.axes("error, as a share of the records", "questions", percent=False)
     for low, high, count in zip(edges[:-1], edges[1:], counts, strict=True):
@@ -248,15 +247,11 @@ def banded_curve(
         _line(left, bottom, WIDTH - 8, bottom, LINE),
         f'<polygon points="{outline}" fill="{ACCENT}" fill-opacity=".2"/>',
         f'<polyline points="{points(x, curve)}" fill="none" stroke="{ACCENT}" stroke-width="2"/>',
-        *(
-            _text(place, height - 12, f"{value:.4g}", anchor="middle", colour=SOFT)
-            for place, value in across.items()
-        ),
-        *(
-            _text(left - 6, place, f"{value:.3g}", anchor="end", colour=SOFT)
-            for place, value in upwards.items()
-        ),
     ]
+    for place, value in across.items():
+        marks.append(_text(place, height - 12, f"{value:.4g}", anchor="middle", colour=SOFT))
+    for place, value in upwards.items():
+        marks.append(_text(left - 6, place, f"{value:.3g}", anchor="end", colour=SOFT))
     return _svg(WIDTH, height, title, marks)
 
 
@@ -266,9 +261,7 @@ def lines(places: Sequence[str], curves: Mapping[str, Sequence[float]], title: s
     frame = _Frame(1.0, 1.1 * most)
     frame.right -= _room(names)
     across = [frame.x(0.03 + 0.94 * i / max(1, len(places) - 1)) for i in range(len(places))]
-    for value in ticks(frame.most_y, 4):
-        frame.marks.append(_line(frame.left, frame.y(value), frame.right, frame.y(value), LINE))
-        frame.marks.append(_text(frame.left - 8, frame.y(value), f"{value:.3g}", anchor="end", colour=SOFT))
+    frame.heights(lambda value: f"{value:.3g}")
     for x, place in zip(across, places, strict=True):
         frame.marks.append(_text(x, frame.bottom + 16, place, anchor="middle", colour=SOFT))
     low = frame.bottom

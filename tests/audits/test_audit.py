@@ -169,7 +169,7 @@ def one_of_each() -> list[Case]:
     for case in all_cases():
         if case.quick or case.exact:
             found.setdefault(case.mechanism.partition(":")[0], case)
-    fewer = (replace(case, quick=case.quick // 3) if case.quick < 2000 else case for case in found.values())
+    fewer = (replace(case, quick=case.quick // 3) if case.quick < 5000 else case for case in found.values())
     return [*fewer, *(case for case in curator.cases() if case.mechanism == "measure: number of records")]
 
 

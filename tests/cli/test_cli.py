@@ -31,6 +31,8 @@ from dualquery.queries.families import from_texts
 from dualquery.table.encoding import encode
 from dualquery.table.schema import read_schema
 
+pytestmark = pytest.mark.usefixtures("few_rows")
+
 PEOPLE = 600
 QUICK = ["--mechanism", "dualquery", "--learning-rate", "2", "--samples", "20", "--rounds", "8"]
 COMMAND = [sys.executable, "-c", "from dualquery.cli import main; main()"]

@@ -128,5 +128,5 @@ def test_the_rows_of_a_table_that_is_not_there(folder: Path, capsys: pytest.Capt
 
 
 def test_a_demo_is_of_one_kind(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    assert run(["demo", "--households", "--kind", "graph", "--out", str(tmp_path / "demo")]) == 2
-    assert "leave out --kind graph" in capsys.readouterr().err
+    assert run(["demo", "--series", "--kind", "graph", "--out", str(tmp_path / "demo")]) == 2
+    assert "leave out --kind or --series" in capsys.readouterr().err

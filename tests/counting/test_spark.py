@@ -39,6 +39,8 @@ MASTER = "local[2]"
 
 @pytest.fixture(scope="module")
 def session() -> Iterator[Any]:
+    # Java compiles little of what runs for seconds only, and needs no threads to collect garbage in.
+    os.environ.setdefault("SPARK_SUBMIT_OPTS", "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC")
     opened = spark_module.open_session(MASTER)
     yield opened
     opened.stop()

@@ -18,7 +18,14 @@ from dualquery.cli import run as cli
 from dualquery.cli.app import app
 from dualquery.desk import columns, commands
 from dualquery.desk.columns import Edited, EditedSchema
-from dualquery.desk.commands import Released, WantedDraft, WantedLedger, WantedTable, accept_of
+from dualquery.desk.commands import (
+    Released,
+    WantedDraft,
+    WantedLedger,
+    WantedPrivateDraft,
+    WantedTable,
+    accept_of,
+)
 from dualquery.desk.jobs import DeskJob, Jobs, written
 from dualquery.desk.run import bound, shown_by_browser
 from dualquery.errors import DualQueryError, SchemaError
@@ -95,6 +102,18 @@ ASKED = {"table": "people.csv", "queries": ["marginals:2"], "epsilon": 1}
 BUTTONS = [
     commands.draft(WantedDraft(table="people.csv", encoding="latin-1")),
     commands.draft(WantedDraft(table="-rf.csv")),
+    commands.private_draft(
+        WantedPrivateDraft(
+            table="people.csv",
+            known=True,
+            epsilon=0.3,
+            delta=1e-7,
+            neighbours="person-replace",
+            records_per_person=3,
+        ),
+        unit="id",
+        encoding="latin-1",
+    ),
     commands.check(WantedTable(table="people.csv")),
     commands.ledger(WantedLedger(table="people.csv", dataset="--people", epsilon=3.0, delta=1e-6)),
     commands.ledger(
@@ -114,6 +133,7 @@ BUTTONS = [
             records_per_person=2,
             limit=0.05,
             ledger=True,
+            draft=True,
             sign=True,
             registry=True,
         ),
@@ -175,7 +195,7 @@ def test_one_key_is_one_job_and_one_job_runs_at_a_time(
     """Two windows: what is asked twice is begun once, and nothing begins beside what runs."""
     begun, go = [], Event()
 
-    def run(self: Jobs, job: DeskJob) -> None:
+    def run(self: Jobs, job: DeskJob, failed: object) -> None:
         begun.append(job.arguments)
         go.wait(10)
         job.code = 0
@@ -319,7 +339,7 @@ def test_a_second_window_does_not_change_what_a_running_release_is_judged_by(
 ) -> None:
     go = Event()
 
-    def run(self: Jobs, job: DeskJob) -> None:
+    def run(self: Jobs, job: DeskJob, failed: object) -> None:
         go.wait(10)
         job.code = 0
 

@@ -132,6 +132,73 @@ def test_from_a_file_to_a_signed_release_in_twelve_clicks(browser: Any, here: Si
     sits.close()
 
 
+def test_what_is_undecided_is_found_privately_and_used_again(browser: Any, folder: Path) -> None:
+    """One column is marked public, the ledger is charged, the rest is found: twelve clicks to a signed release."""
+    pyarrow.csv.write_csv(example.survey(20_000), folder / "people.csv")
+    create_key(folder / "steward.key")
+    with sitting(folder) as here:
+        sits = Curator(browser, here, viewport={"width": 400, "height": 900}, color_scheme="dark")
+        page = sits.page
+        sits.click("#tables button")
+        page.wait_for_selector("#columns li")
+        sits.click("#columns li:first-child input")
+        first = page.inner_text("#columns li:first-child b")
+        sits.click("#private-draft summary")
+        page.locator("#private-command", has_text="--known people.known.toml").wait_for()
+        assert page.is_disabled("#find")
+        sits.click("#ledger-first")
+        sits.click("#ledger-form button")
+        page.wait_for_selector("#ledger h3")
+        page.locator("#find:not([disabled])").wait_for()
+        sits.fits()
+        sits.click("#find")
+        page.locator("#undecided", has_text="Every column is public").wait_for()
+        assert (
+            "dualquery schema draft people.csv --epsilon 0.3 --ledger people.ledger --known people.known.toml "
+            "--out people.schema.toml" in page.inner_text("#private-job")
+        )
+        found = dualquery.read_schema(folder / "people.schema.toml")
+        certificate = json.loads((folder / "people.schema.certificate.json").read_text(encoding="utf-8"))
+        assert not found.draft
+        assert certificate["stated"] == [first]
+        assert certificate["private"]
+        assert dualquery.read_schema(folder / "people.read-off.toml").draft
+        assert page.is_hidden("#private-draft")
+        assert here.request("GET", "/v1/desk")[1]["tables"][0]["name"] == "people.csv"
+        assert page.locator("#tables button").count() == 1
+        sits.click("#save-schema")
+        page.locator("#release-command", has_text="--draft people.schema.certificate.json").wait_for()
+        sits.click("#release")
+        page.wait_for_selector("#result-step:not([hidden])")
+        assert sits.clicks <= 12
+        made = dualquery.verify(folder / "released-1", folder / "steward.key.pub").certificate
+        assert made.private
+        assert made["draft"]["seal"] == certificate["seal"]
+        (statement,) = audit(folder / "people.ledger").statements
+        assert [each.what.split(":")[0] for each in statement.charges] == ["private draft", "release"]
+        sits.close()
+
+
+def test_a_private_draft_that_is_refused_leaves_the_schema_and_the_ledger(
+    browser: Any, here: Sitting, folder: Path
+) -> None:
+    """Of 300 rows a value in fewer than a hundred would not be seen: nothing is charged, and the marks stay."""
+    create(folder / "people.ledger", name="people", epsilon=3.0, delta=1e-6, neighbours=Neighbours.REPLACE)
+    sits = Curator(browser, here)
+    sits.click("#tables button")
+    sits.page.wait_for_selector("#columns li")
+    sits.click("#columns li:first-child input")
+    sits.click("#private-draft summary")
+    sits.page.locator("#find:not([disabled])").wait_for()
+    sits.click("#find")
+    sits.page.locator("#private-job .fault", has_text="nothing was charged").wait_for()
+    sits.page.locator("#columns li:first-child input:checked").wait_for()
+    assert dualquery.read_schema(folder / "people.schema.toml").draft
+    assert not audit(folder / "people.ledger").statements[0].charges
+    assert sits.page.is_visible("#private-draft")
+    sits.close()
+
+
 @pytest.mark.parametrize(("width", "scheme"), [(400, "dark"), (1280, "light")])
 def test_by_keyboard_on_any_screen(browser: Any, folder: Path, width: int, scheme: str) -> None:
     """Up to the button that releases, with labels that are HTML, and all values of one column looked at."""

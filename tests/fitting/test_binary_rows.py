@@ -15,6 +15,7 @@ from dualquery.fitting.cpu import (
 )
 from dualquery.fitting.fitter import Targets
 from dualquery.queries.tables import centred
+from dualquery.table.records import pack_bits
 
 WIDTH = 6
 SEEDS = np.array([7, 8], np.uint64)
@@ -60,7 +61,8 @@ def test_with_heat_both_draw_from_the_same_distribution():
 def test_signed_sums_by_hand():
     signs = np.random.default_rng(0).choice([-1.0, 1.0], (2, 30, 4)).astype(np.float32)
     one, two, three = (np.zeros((2, *[4] * order), np.float32) for order in (1, 2, 3))
-    signed_sums(0, 2, signs, one, two, three)
+    bits = np.stack([pack_bits(rows.T < 0) for rows in signs])
+    signed_sums(0, 8, bits, 30, one, two, three)
     for chain in range(2):
         rows = signs[chain]
         np.testing.assert_allclose(one[chain], rows.sum(axis=0))

@@ -66,7 +66,7 @@ def test_the_posterior_is_that_of_normal_laws() -> None:
     known = measured(joint(0.1), 900.0)
     ones = [known.ones()[j] for j in (0, 1)]
     left, right = (eigen(DOMAIN, j, ones[j], PLACES) for j in (0, 1))
-    found = smoothed(known, (0, 1), left, right)
+    found = smoothed(known, (0, 1), known.ones(), left, right)
     noise = 900.0 / RECORDS**2
     covariance = STRENGTH**2 * np.kron(
         left.turned * left.values @ left.turned.T, right.turned * right.values @ right.turned.T

@@ -20,7 +20,13 @@ from dualquery.ledger import storage
 from dualquery.ledger.book import Currency, PrepaidLedger, Statement, below, written
 from dualquery.ledger.books import Books, create
 from dualquery.ledger.storage import engine_of
-from dualquery.privacy.accounting import gaussian_rho_units, pure_cap, rho_cap
+from dualquery.privacy.accounting import (
+    filter_epsilon,
+    gaussian_rho_units,
+    mu_squared_units,
+    pure_cap,
+    rho_cap,
+)
 from dualquery.privacy.conversion import UNITS, best_order, epsilon_of, fire_units, renyi_cap, rho_units_of
 from dualquery.privacy.events import GaussianMeasurement, LaplaceMeasurement
 from dualquery.privacy.ledger import Ledger, smallest_gaussian_scale
@@ -114,6 +120,43 @@ def test_a_book_of_pure_releases(place: str) -> None:
     assert statement.book.epsilon_left == 0
     with pytest.raises(BudgetError, match="pure"):
         books.charge_release(None, budget(epsilon=0.001))
+
+
+def test_a_book_of_gaussian_noise_adds_up_what_filters_promise(place: str) -> None:
+    create(place, name="people", epsilon=1, delta=1e-6, neighbours=Neighbours.REPLACE, gaussian=True)
+    books, half = Books(place), budget(accounting=Accounting.GAUSSIAN, adaptive=True)
+    cap, each = (mu_squared_units(epsilon=epsilon, delta=1e-6) for epsilon in (1.0, 0.5))
+    for number in (1, 2, 3):
+        book = books.charge_release(None, half).book
+        assert (book.cap, book.spent) == (cap, number * each)
+        assert filter_epsilon(Fraction(book.spent, UNITS), delta=1e-6) <= book.epsilon_spent <= 1
+        assert mu_squared_units(epsilon=float(below(book.epsilon_left)), delta=1e-6) <= book.left
+    assert cap / 2 > 1.1 * rho_units_of(epsilon=1.0, delta=1e-6)  # more noise's worth than a book of ρ has
+    with pytest.raises(BudgetError, match="too little is left"):
+        books.charge_release(None, half)
+    for refused in (budget(), budget(accounting=Accounting.GAUSSIAN), budget(accounting=Accounting.RENYI)):
+        with pytest.raises(BudgetError, match="Gaussian noise alone"):  # ρ, and what is no filter
+            books.charge_release(None, refused)
+    assert books.read().book.spent == 3 * each
+    reserve = book.reserve(Fraction(0), Fraction(1, 10**7))
+    assert reserve == cap - mu_squared_units(epsilon=1.0, delta=9e-7)
+
+
+def test_a_book_of_gaussian_noise_has_a_delta_and_takes_no_questions(place: str) -> None:
+    for wrong in ({"delta": 0.0}, {"delta": 1e-6, "questions": True}):
+        with pytest.raises(BudgetError, match="leave --gaussian out"):
+            create(place, name="a", epsilon=1, neighbours=Neighbours.REPLACE, gaussian=True, **wrong)  # type: ignore[arg-type]
+
+
+def test_a_book_takes_as_many_charges_as_its_proof_has_room_for(
+    place: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("dualquery.ledger.books.MOST_RELEASES", 2)
+    books = open_book(place)
+    for _ in range(2):
+        books.charge("people", units=1, what="some")
+    with pytest.raises(BudgetError, match="takes no more"):
+        books.charge("people", units=1, what="some")
 
 
 @pytest.mark.parametrize("accounting", [Accounting.THEOREM_4_3, Accounting.RENYI])

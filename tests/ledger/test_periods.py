@@ -20,6 +20,7 @@ from dualquery import Budget, BudgetError, DataError, LedgerError, Neighbours, e
 from dualquery.ledger.book import USUAL_PERIODS
 from dualquery.ledger.books import Books, create
 from dualquery.ledger.periods import PeriodCost, PeriodsSpent, of_person
+from dualquery.privacy.budget import Accounting
 from dualquery.privacy.conversion import UNITS
 from dualquery.releases.sentences import promise
 from dualquery.releases.verify import audit
@@ -41,7 +42,13 @@ values = ["0", "1"]
 """
 
 
-def open_book(place: str | Path, *, relation: Neighbours = RELATION, periods: int | None = None) -> Books:
+def open_book(
+    place: str | Path,
+    *,
+    relation: Neighbours = RELATION,
+    periods: int | None = None,
+    gaussian: bool = False,
+) -> Books:
     create(
         place,
         name="visits",
@@ -50,22 +57,31 @@ def open_book(place: str | Path, *, relation: Neighbours = RELATION, periods: in
         neighbours=relation,
         calendar=QUARTERS,
         periods_per_person=periods,
+        gaussian=gaussian,
     )
     return Books(place)
 
 
-def test_twelve_quarters_at_the_whole_cap_and_no_thirteenth_charge_of_one(place: str) -> None:
-    books = open_book(place)
+@pytest.mark.parametrize("gaussian", [False, True])
+def test_twelve_quarters_at_the_whole_cap_and_no_thirteenth_charge_of_one(
+    place: str, *, gaussian: bool
+) -> None:
+    books = open_book(place, gaussian=gaussian)
+    accounting = Accounting.GAUSSIAN if gaussian else Accounting.ZCDP
+    whole, little = (
+        house.budget(epsilon, neighbours=RELATION, accounting=accounting, adaptive=gaussian)
+        for epsilon in (1.0, 0.01)
+    )
     for number in range(12):
-        books.charge_release(None, BUDGET, span=QUARTERS.span(f"{2022 + number // 4}-Q{number % 4 + 1}"))
+        books.charge_release(None, whole, span=QUARTERS.span(f"{2022 + number // 4}-Q{number % 4 + 1}"))
     before = books.read()
     assert before.book.spent == before.book.cap
     assert [charge.units for charge in before.charges] == [before.book.cap] + [0] * 11
     for span in (QUARTERS.span("2023-Q2"), QUARTERS.span("2024-Q4..2025-Q1"), None):
         with pytest.raises(BudgetError, match="too little is left"):
-            books.charge_release(None, house.budget(0.01, neighbours=RELATION), span=span)
+            books.charge_release(None, little, span=span)
     assert books.read() == before
-    books.charge_release(None, BUDGET, span=QUARTERS.span("2025-Q1"))
+    books.charge_release(None, whole, span=QUARTERS.span("2025-Q1"))
 
 
 def test_what_covers_a_period_adds_up_there(place: str) -> None:

@@ -17,6 +17,7 @@ import pytest
 
 import dualquery
 from dualquery import DualQueryError, Mechanism, example
+from dualquery.cli import run
 from dualquery.mechanisms.wishes import MECHANISMS, NoWishes
 from dualquery.registry import KINDS, Registry
 
@@ -191,6 +192,18 @@ def test_a_session_may_register(monkeypatch: pytest.MonkeyPatch) -> None:
     ):
         with pytest.raises(DualQueryError, match=words):
             dualquery.register(thing)
+
+
+def test_the_command_line_knows_flags_that_a_session_adds_between_two_commands(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    real = MECHANISMS["mwem"]
+    monkeypatch.setattr(MECHANISMS, "_values", dict(MECHANISMS._values))
+    for words in ("", "mine"):
+        if words:
+            dualquery.register(Mechanism(words, "as mwem", real.wishes, real.plan, real.run))
+        assert run(["plan", "--help"]) == 0
+        assert bool(words) == ("mine]" in capsys.readouterr().out)
 
 
 def test_every_built_in_name_is_found_where_it_is_said_to_be() -> None:

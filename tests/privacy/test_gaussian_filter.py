@@ -17,6 +17,7 @@ from dualquery.errors import BudgetError
 from dualquery.privacy.accounting import (
     FINE,
     MOST_CELLS,
+    MOST_RELEASES,
     ROUNDING,
     GaussianFilter,
     filter_epsilon,
@@ -239,7 +240,7 @@ def test_the_constants_of_the_filter() -> None:
         eta = 2 * mpmath.nsum(lambda m: mpmath.exp(-2 * mpmath.pi**2 * int(ROUNDING) * m**2), [1, mpmath.inf])
         tau = mpmath.log((1 + eta) / (1 - eta))
         assert tau <= distortion_of(ROUNDING) <= 1.01 * tau
-        assert MOST_CELLS * tau < mpmath.mpf("1e-18")
+        assert MOST_CELLS * MOST_RELEASES * tau < mpmath.mpf("1e-12")
         assert mpmath.mpf(PI.numerator) / PI.denominator > mpmath.pi
     limits = budget(1.0, adaptive=True)
     Ledger(limits).charge(noise(MOST_CELLS, 100 * MOST_CELLS))

@@ -7,6 +7,7 @@ import random
 import shutil
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
+from fractions import Fraction
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -30,7 +31,8 @@ from dualquery.errors import ReleaseError
 from dualquery.ledger.books import Books, create
 from dualquery.mechanisms.mechanism import Mechanism
 from dualquery.mechanisms.wishes import MECHANISMS
-from dualquery.privacy.conversion import rho_units_of
+from dualquery.privacy.accounting import ROUNDING, mu_squared_units
+from dualquery.privacy.conversion import UNITS, rho_units_of
 from dualquery.releases.report import report_html
 from dualquery.releases.verify import audit
 from tests import house
@@ -67,6 +69,29 @@ def test_a_release_is_charged_and_its_certificate_says_so(make: Make, ledger: Pa
     found = audit(ledger, [tmp_path / "release1", tmp_path / "release2" / "certificate.json"])
     assert found.certificates == 2
     assert "book" not in make().certificate
+
+
+@pytest.mark.parametrize("relation", [Neighbours.REPLACE, Neighbours.ADD_REMOVE])
+def test_a_book_of_gaussian_noise_holds_its_releases_to_a_filter(
+    make: Make, relation: Neighbours, tmp_path: Path
+) -> None:
+    """Σ Δ²/(σ² − r²) of all uses of the table is at most what was charged, and fills it."""
+    place = tmp_path / "people.ledger"
+    create(place, name="people", epsilon=1, delta=1e-6, neighbours=relation, gaussian=True)
+    release = make(budget=Budget(0.5, 1e-6, relation), ledger=place, mechanism="projection")
+    release.save(tmp_path / "release")
+    charged = Fraction(release.certificate["book"]["charged_mu_squared"])
+    uses = release.certificate["events"]
+    spent = sum(
+        use["times"] * Fraction(use["sensitivity_squared"]) / (Fraction(use["variance"]) - ROUNDING)
+        for use in uses
+    )
+    assert charged * Fraction(98, 100) < spent <= charged
+    assert charged == Fraction(mu_squared_units(epsilon=0.5, delta=1e-6), UNITS)
+    assert audit(place, [tmp_path / "release"]).certificates == 1
+    assert "μ²" in report_html(release, release.certificate)
+    with pytest.raises(BudgetError, match="Gaussian noise alone"):
+        make(budget=Budget(0.1, 1e-6, relation), ledger=place, mechanism="mwem")
 
 
 def test_the_book_is_charged_before_a_count_is_read(

@@ -40,7 +40,7 @@ from dualquery.releases.check import (
     pooled,
     set_aside,
 )
-from dualquery.releases.plan import plan_checked
+from dualquery.releases.plan import Request, plan_checked
 from dualquery.table.encoding import encode
 from dualquery.table.records import Records
 from dualquery.table.schema import Schema
@@ -111,7 +111,7 @@ def test_a_check_and_its_plan_fit_the_budget(
         pytest.skip("the number of records is public")
     whole = limits(accounting, neighbours, epsilon, adaptive=adaptive)
     task = Task(marginals(domain, 2), 1_000_000, whole)
-    _, plan, check = plan_checked(task, {}, "projection", Wanted(0.01))
+    _, plan, check = plan_checked(task, Request(task.workload, {}, "projection", checking=Wanted(0.01)))
     assert isinstance(check, Reserved)
     assert plan.task.budget.epsilon < epsilon
     ledger = Ledger(whole)

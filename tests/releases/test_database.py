@@ -34,7 +34,7 @@ from dualquery import (
 )
 from dualquery.errors import DualQueryError, QueryError, ReleaseError, SchemaError
 from dualquery.fitting.measured import Measured
-from dualquery.kinds.database import DATABASE
+from dualquery.kinds.special import DATABASE
 from dualquery.mechanisms.artefact import SyntheticUnits, synthetic
 from dualquery.mechanisms.mechanism import Mechanism, hidden
 from dualquery.mechanisms.wishes import MECHANISMS, NoWishes
@@ -42,7 +42,7 @@ from dualquery.privacy.noise import Gaussian, Noise
 from dualquery.queries.derived import number_of_records
 from dualquery.queries.families import from_texts
 from dualquery.registry import KINDS
-from dualquery.releases.people import units_for_people
+from dualquery.releases.frames import units_for_people
 from dualquery.table.database import Database
 from dualquery.table.schema import parse_schema
 from dualquery.table.units import Units, units_of

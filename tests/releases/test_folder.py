@@ -22,6 +22,8 @@ from dualquery.releases.certificate import Certificate
 from dualquery.releases.seal import CERTIFICATE, digests, sealed
 from dualquery.table.records import BitItems, SparseItems
 
+pytestmark = pytest.mark.usefixtures("few_rows")
+
 Make = Callable[..., Release]
 
 

@@ -180,7 +180,7 @@ def test_only_leftovers_of_the_same_name_are_swept(make: Make, place: Path) -> N
 
 def test_without_locks_age_decides(make: Make, place: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Some network drives have no locks: there a leftover is swept after a day."""
-    monkeypatch.setattr(folders, "_lock", lambda handle: None)
+    monkeypatch.setattr(folders, "locked", lambda handle: None)
     young, old = place / ".out.0123456789abcdef.partial", place / ".out.fedcba9876543210.partial"
     for folder in (young, old):
         folder.mkdir()
@@ -194,7 +194,7 @@ def test_a_sweeper_that_is_quicker_than_the_lock(
     make: Make, place: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Between making a folder and locking it, another release may sweep it: then a new one is made."""
-    original, calls = folders._lock, 0
+    original, calls = folders.locked, 0
 
     def late(handle: int | None) -> bool | None:
         nonlocal calls
@@ -204,7 +204,7 @@ def test_a_sweeper_that_is_quicker_than_the_lock(
                 folder.rmdir()
         return False if calls == 2 else original(handle)
 
-    monkeypatch.setattr(folders, "_lock", late)
+    monkeypatch.setattr(folders, "locked", late)
     make().save(place / "out")
     assert calls >= 4
     assert [path.name for path in place.iterdir()] == ["out"]

@@ -21,6 +21,8 @@ from dualquery.cli import run
 from dualquery.releases.certificate import Certificate
 from dualquery.releases.seal import canonical, sealed
 
+pytestmark = pytest.mark.usefixtures("few_rows")
+
 Make = Callable[..., Release]
 STRANGE: tuple[Any, ...] = (
     *(

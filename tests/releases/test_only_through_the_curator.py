@@ -26,6 +26,8 @@ from dualquery.releases import certificate
 from dualquery.table.schema import read_schema
 from tests.house import HOUSEHOLDS
 
+pytestmark = pytest.mark.usefixtures("few_rows")
+
 SCHEMA = """
 [table]
 period = "received"

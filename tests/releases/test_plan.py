@@ -28,7 +28,7 @@ from dualquery.privacy.curator import Curator
 from dualquery.privacy.neighbours import PersonAddRemove, PersonReplace
 from dualquery.queries.families import from_spec
 from dualquery.releases import sentences
-from dualquery.releases.plan import ASKED, BOOK, NOMINAL_ROWS, WHY, Settled, settle, settled_plan
+from dualquery.releases.plan import ASKED, BOOK, NOMINAL_ROWS, WHY, Request, Settled, settle, settled_plan
 from tests import house
 
 OF_RECORDS = [name for name, each in MECHANISMS.items() if each.plays is None or "records" in each.plays]
@@ -58,14 +58,14 @@ limits = partial(house.budget, accounting=Accounting.TIGHTEST)
 
 
 def by_the_book(budget: Budget, mechanism: str | None) -> Settled:
-    return settle(WORKLOAD, budget, {}, mechanism, None, booked=True)
+    return settle(Request(WORKLOAD, {}, mechanism), budget, None, booked=Accounting.ZCDP)
 
 
 @pytest.mark.parametrize("mechanism", EXPECTED)
 @pytest.mark.parametrize("rows", [5000, None], ids=["public", "to be measured"])
 def test_the_tightest_that_a_mechanism_allows(mechanism: str | None, rows: int | None) -> None:
     budget = replace(limits(neighbours=Neighbours.ADD_REMOVE), adaptive=rows is None)
-    found = settle(WORKLOAD, budget, {}, mechanism, rows)
+    found = settle(Request(WORKLOAD, {}, mechanism), budget, rows)
     assert found.budget == replace(budget, accounting=EXPECTED[mechanism])
     assert found.why == WHY[EXPECTED[mechanism]]
     if found.planned is not None:
@@ -82,8 +82,8 @@ def test_every_mechanism_is_expected_something() -> None:
 def test_what_was_asked_for_stays(accounting: Accounting) -> None:
     for mechanism in EXPECTED:
         budget = limits(accounting=accounting)
-        assert settle(WORKLOAD, budget, {}, mechanism, 5000).budget == budget
-        assert settle(WORKLOAD, budget, {}, mechanism, 5000).why == ASKED
+        assert settle(Request(WORKLOAD, {}, mechanism), budget, 5000).budget == budget
+        assert settle(Request(WORKLOAD, {}, mechanism), budget, 5000).why == ASKED
         assert by_the_book(budget, mechanism).budget == budget
 
 
@@ -92,9 +92,12 @@ def test_a_budget_names_no_theorem_unless_asked() -> None:
 
 
 def test_an_option_decides_for_the_mechanism_and_so_for_the_theorem() -> None:
-    assert settle(WORKLOAD, limits(), {"samples": 5}, None, 5000).budget.accounting is Accounting.ZCDP
     assert (
-        settle(WORKLOAD, limits(), {"synthetic_rows": 5}, None, 5000).budget.accounting is Accounting.GAUSSIAN
+        settle(Request(WORKLOAD, {"samples": 5}, None), limits(), 5000).budget.accounting is Accounting.ZCDP
+    )
+    assert (
+        settle(Request(WORKLOAD, {"synthetic_rows": 5}, None), limits(), 5000).budget.accounting
+        is Accounting.GAUSSIAN
     )
 
 
@@ -102,9 +105,9 @@ def test_a_workload_too_wide_for_projection_is_paid_for_by_zcdp(monkeypatch: pyt
     monkeypatch.setattr("dualquery.mechanisms.shares.MOST_SETS", 3)
     for rows in (5000, None):
         budget = replace(limits(neighbours=Neighbours.ADD_REMOVE), adaptive=rows is None)
-        assert settle(WORKLOAD, budget, {}, None, rows).budget.accounting is Accounting.ZCDP
+        assert settle(Request(WORKLOAD, {}, None), budget, rows).budget.accounting is Accounting.ZCDP
     with pytest.raises(DualQueryError, match="too many"):  # of a mechanism that was named, the refusal stands
-        settle(WORKLOAD, limits(), {}, "projection", 5000)
+        settle(Request(WORKLOAD, {}, "projection"), limits(), 5000)
 
 
 @pytest.fixture
@@ -126,7 +129,7 @@ def selecting(monkeypatch: pytest.MonkeyPatch) -> list[Task]:
 
 
 def test_a_plan_may_ask_for_the_next_theorem(selecting: list[Task]) -> None:
-    large, small = (settle(WORKLOAD, limits(), {}, "gaussian", rows) for rows in (5000, 500))
+    large, small = (settle(Request(WORKLOAD, {}, "gaussian"), limits(), rows) for rows in (5000, 500))
     assert large.budget.accounting is Accounting.GAUSSIAN
     assert small.budget.accounting is Accounting.ZCDP
     assert small.why == WHY[Accounting.ZCDP]
@@ -148,7 +151,7 @@ def test_a_plan_may_ask_for_the_next_theorem(selecting: list[Task]) -> None:
 
 def test_where_the_number_is_measured_the_theorem_is_settled_at_a_nominal_one(selecting: list[Task]) -> None:
     budget = replace(limits(neighbours=Neighbours.ADD_REMOVE), adaptive=True)
-    assert settle(WORKLOAD, budget, {}, "gaussian", None).budget.accounting is Accounting.GAUSSIAN
+    assert settle(Request(WORKLOAD, {}, "gaussian"), budget, None).budget.accounting is Accounting.GAUSSIAN
     assert [task.rows for task in selecting] == [NOMINAL_ROWS]
     assert selecting[0].rows_variance is not None
     found = settled_plan(
@@ -203,7 +206,7 @@ def test_a_book_adds_up_rho_so_its_releases_do(
         )
     made = dualquery.release(records, budget=limits(neighbours=relation), ledger=tmp_path / "ledger", **asked)
     assert made.certificate["budget"]["accounting"] == "zcdp"
-    assert made.certificate["budget"]["accounting_reason"] == BOOK
+    assert made.certificate["budget"]["accounting_reason"] == BOOK[Accounting.ZCDP]
     assert Books(tmp_path / "ledger").read().book.left == 0
 
 
@@ -214,7 +217,7 @@ def test_a_book_and_a_mechanism_that_zcdp_does_not_pay() -> None:
 
 def test_no_such_mechanism() -> None:
     for settled in (
-        lambda: settle(WORKLOAD, limits(), {}, "nonsense", 10),
+        lambda: settle(Request(WORKLOAD, {}, "nonsense"), limits(), 10),
         lambda: by_the_book(limits(), "nonsense"),
     ):
         with pytest.raises(DualQueryError, match="no mechanism 'nonsense'"):

@@ -17,9 +17,11 @@ import dualquery
 from dualquery import Budget, DualQueryError, Release
 from dualquery.privacy.budget import Accounting
 from dualquery.privacy.neighbours import Neighbours
-from dualquery.releases.priors import refuse_same
+from dualquery.releases.public import refuse_same
 from dualquery.releases.seal import create_key
 from dualquery.table.reading.postgresql import PostgresTable
+
+pytestmark = pytest.mark.usefixtures("few_rows")
 
 SCHEMA: Mapping[str, Any] = {
     "attribute": [

@@ -43,6 +43,8 @@ from dualquery.releases.seal import canonical
 from dualquery.table.draft import certificate_beside
 from dualquery.table.schema import MARK, parse_schema
 
+pytestmark = pytest.mark.usefixtures("few_rows")
+
 ROWS = 8_000
 GENEROUS = Budget(3, 1e-6)
 RELATIONS = [Neighbours.REPLACE, Neighbours.ADD_REMOVE, PersonReplace(2), PersonAddRemove(2)]
@@ -394,3 +396,24 @@ def test_a_draft_with_a_seed_is_not_public() -> None:
     assert "public as it stands" not in str(seeded)
     assert not private.schema.draft
     assert "public as it stands" in str(private)
+
+
+@pytest.mark.parametrize(
+    ("held", "found"),
+    [
+        ("n", ("n", "y", "missing")),
+        ("Yes", ("Yes", "No", "missing")),
+        ("FEMALE", ("FEMALE", "MALE", "missing")),
+        ("perhaps", ("perhaps", "missing")),
+    ],
+)
+def test_of_two_answers_that_everybody_knows_the_rare_one_has_its_place(
+    held: str, found: tuple[str, ...]
+) -> None:
+    """It is the same whether anybody gave it: what is added looks at what was seen, and at a public list."""
+    for rare in (held, found[1]):
+        table = pa.table({"answer": [held] * 3_999 + [rare]})
+        draft = private_draft(table, budget=GENEROUS, seed=1)
+        assert columns_of(draft.schema)["answer"].values == found
+    codes = encode(table, draft.schema).columns[0]
+    assert np.count_nonzero(codes == 1) == 1

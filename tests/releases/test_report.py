@@ -21,6 +21,8 @@ from dualquery.releases import sentences as words
 from dualquery.releases.report import heat_maps, histograms, information, report_html
 from dualquery.table.schema import parse_schema
 
+pytestmark = pytest.mark.usefixtures("few_rows")
+
 Make = Callable[..., Release]
 VOID = {"meta", "br", "link", "img", "hr", "input"}
 

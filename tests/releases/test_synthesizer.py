@@ -97,6 +97,27 @@ def test_the_metadata_names_every_column() -> None:
     assert kinds["sex"] == "categorical"
 
 
+def test_the_quality_report_of_sdmetrics_reads_rows_and_metadata() -> None:
+    """It gives rows that follow the table a better mark than rows that look at nothing; where it is installed."""
+    pytest.importorskip("sdmetrics", reason="no sdmetrics: pip install sdmetrics")
+    from sdmetrics.reports.single_table import DiagnosticReport, QualityReport
+
+    table, marks = PEOPLE.to_pandas(), []
+    for options in ({"check": 0.0}, FREE):
+        made = people(budget=5.0, options=options).fit(table)
+        drawn, told = made.sample(random_state=0), made.get_metadata()
+        quality, diagnosis = QualityReport(), DiagnosticReport()
+        quality.generate(table, drawn, told, verbose=False)
+        diagnosis.generate(table, drawn, told, verbose=False)
+        marks.append(quality.get_score())
+        shapes = quality.get_details("Column Shapes")
+        assert list(shapes["Column"]) == PEOPLE.column_names  # no column is passed over
+        assert not shapes["Score"].isna().any()
+        validity, _ = diagnosis.get_properties()["Score"]
+        assert validity > 0.98
+    assert marks[0] > marks[1] + 0.1
+
+
 def test_a_clone_has_spent_nothing() -> None:
     made = people(budget=2.0).fit(PEOPLE)
     other = clone(made)

@@ -24,6 +24,8 @@ from dualquery.releases.verify import verify
 from dualquery.table.domain import Categorical, Domain
 from dualquery.table.records import Records
 
+pytestmark = pytest.mark.usefixtures("few_rows")
+
 SCHEMA: dict[str, Any] = {
     "attribute": [
         {"name": "sex", "values": ["f", "m"]},

@@ -26,7 +26,7 @@ from dualquery.table.schema import parse_schema
 
 POINTS: dict[str, tuple[Any, str]] = {
     "mkdir": (os, "mkdir"),
-    "lock": (folder, "_lock"),
+    "lock": (folder, "locked"),
     "parquet": (pyarrow.parquet, "write_table"),
     "csv": (pyarrow.csv, "write_csv"),
     "digests": (folder, "digests"),

@@ -387,7 +387,7 @@ def check_pairs_of_one_file(kind: str, folder: Path) -> int:
 
 @pytest.mark.parametrize("name", READERS)
 def test_some_pairs_of_cells(name: str, tmp_path: Path) -> None:
-    check_pairs(name, tmp_path, every=1801 if name.startswith(FILES) else 47)
+    check_pairs(name, tmp_path, every=1801 if name.startswith(FILES) else 97)
 
 
 @pytest.mark.long

@@ -89,9 +89,11 @@ numbers = st.floats(-1e9, 1e9) | st.integers(-(10**12), 10**12)
 
 
 @given(st.lists(cells, min_size=1, max_size=20), st.lists(numbers, min_size=1, max_size=40))
+@example(texts=["1", "inf"], floats=[0.0])  # one number is no finite one
 @example(
     texts=["a"], floats=[0.0, 0.5, *range(1, 7), 3e-191, *range(-11, 0), 190.0]
 )  # one number is next to nothing
+@example(texts=["1.0", "inf", "-inf"], floats=[0.0])
 @settings(max_examples=50)
 def test_a_draft_fits_its_table(texts: list[str | None], floats: list[float]) -> None:
     for column in (

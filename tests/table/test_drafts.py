@@ -179,6 +179,7 @@ def test_what_cannot_be_drafted_says_why(tmp_path: Path) -> None:
     latin = text_of(tmp_path / "latin.csv", "town,n", "Köln,1", "Bonn,2", encoding="latin-1")
     for source, words in (
         (text_of(tmp_path / "head.csv", "age,sex"), "no rows below the names of its columns"),
+        (text_of(tmp_path / "twice.csv", "a,a", "1,2"), "drafted for: .*column 1 is one of 2 with this name"),
         (text_of(tmp_path / "ragged.csv", "", "a,b", '"x\ny",1', "", "z,1,2"), "than its header: line 6,"),
         (text_of(tmp_path / "quote.csv", "a,b", "x,1", 'y"y",2'), "stray quote .*: line 3,"),
         (tmp_path / "texts", r"holds a file that is no Parquet.*texts/\*\.csv"),

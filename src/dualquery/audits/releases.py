@@ -55,6 +55,7 @@ from dualquery.queries.tables import Tables
 from dualquery.queries.workload import Workload
 from dualquery.randomness import Entropy, SystemEntropy
 from dualquery.releases import make
+from dualquery.releases.private_draft import private_draft
 from dualquery.table.schema import parse_schema
 from dualquery.types import silent
 
@@ -180,6 +181,15 @@ class FilePair:
     schema: str = SCHEMA
     public_rows: int | None = None
     refuses: Refusal = Refusal.NEVER
+    draft: Budget | None = (
+        None  # of a private draft that comes first, and whose counts the release uses again
+    )
+
+    @property
+    def claim(self) -> Claim:
+        """Of all that is published."""
+        parts = [self.budget, *([] if self.draft is None else [self.draft])]
+        return Claim(sum(each.epsilon for each in parts), sum(each.delta for each in parts))
 
     @property
     def budget(self) -> Budget:
@@ -202,30 +212,37 @@ def folders_of(pair: FilePair) -> Sampler:
                 found.append(_shown(pair, table, Path(place) / str(run), seed))
                 tell(1)
         refused = all("refusal" in each for each in found)
-        claim = Claim(pair.budget.epsilon, pair.budget.delta)
-        return Sampled(columns(found), claim, str(found[0]["refusal"]) if refused else None)
+        return Sampled(columns(found), pair.claim, str(found[0]["refusal"]) if refused else None)
 
     return sample
 
 
 def _shown(pair: FilePair, table: Path, folder: Path, seed: int | None) -> dict[str, str]:
     """Everything that the folder of one release shows, as texts; or the kind of refusal."""
+    shown: dict[str, str] = {}
+    options = dict(pair.options)
     try:
+        schema = parse_schema(pair.schema, origin="the audit")
+        if pair.draft is not None:
+            draft = private_draft(table, budget=pair.draft, force=True, seed=seed)
+            schema, options["draft"] = draft.schema, draft
+            said = {f"draft.{name}": value for name, value in (draft.certificate or {}).items()}
+            shown |= dict(_fields(said)) | {"draft": str(draft.schema), "draft.entropy": ""}
         release = make.release(
             table,
-            schema=parse_schema(pair.schema, origin="the audit"),
+            schema=schema,
             workload="marginals:1",
             budget=pair.budget,
             mechanism=pair.mechanism,
             records=pair.public_rows,
             seed=seed,
-            **pair.options,
+            **options,
         )
         release.save(folder)
     except DualQueryError as problem:
-        return {"refusal": f"{type(problem).__name__}: {problem}"}
+        return shown | {"refusal": f"{type(problem).__name__}: {problem}"}
     certificate = json.loads((folder / "certificate.json").read_text(encoding="utf-8"))
-    shown = dict(_fields({name: certificate[name] for name in certificate if name not in PUBLIC_NOISE}))
+    shown |= dict(_fields({name: certificate[name] for name in certificate if name not in PUBLIC_NOISE}))
     shown["entropy.statement"] = "a seed" if seed is not None else shown["entropy.statement"]
     shown["warnings"] = str(len(certificate["warnings"]))
     shown["names of files"] = " ".join(sorted(each.name for each in folder.iterdir()))
@@ -283,6 +300,15 @@ JUDGED = FilePair(
     "mwem",
     {"rounds": 1, "synthetic_rows": 50, "check": 0.5, "accept": GOOD_ENOUGH},
 )
+DRAFTED = FilePair(
+    "the one king replaced by a clerk, the schema found privately and its counts used again",
+    REPLACE,
+    (80 * CROWD + "king,29\n", 80 * CROWD + "clerk,12\n"),
+    TIGHTEST,
+    "projection",
+    {"synthetic_rows": 50, "check": 0},
+    draft=Budget(epsilon=1.0, delta=0.05, neighbours=REPLACE),
+)
 DROPPED = FilePair("a row that the schema drops", ADD_REMOVE, (CROWD, CROWD + "?,12\n"), schema=DROPPING)
 DROPPED_IN_PUBLIC = FilePair(
     "a record replaced by one that the schema drops",
@@ -310,6 +336,7 @@ def cases() -> list[Case]:
         EXTREME.case(*slow),
         ONE_OR_NONE.case(*slow),
         JUDGED.case(*slow),
+        DRAFTED.case(*slow),
         DUPLICATE.case(*slow),
         DROPPED.case(*slow),
         DROPPED_IN_PUBLIC.case(*slow),

@@ -67,8 +67,8 @@ def run(arguments: Sequence[str]) -> int:
         from dualquery.cli.app import app, command_of
         from dualquery.cli.flags import ask_packages
 
-        ask_packages(next(iter(arguments), ""))
-        code = command_of(app)(list(arguments) or ["--help"], prog_name="dualquery", standalone_mode=False)
+        command = command_of(app, ask_packages(next(iter(arguments), "")))
+        code = command(list(arguments) or ["--help"], prog_name="dualquery", standalone_mode=False)
     except DualQueryError as error:
         return _refuse(str(error))
     except KeyboardInterrupt:

@@ -8,29 +8,23 @@ from __future__ import annotations
 
 import inspect
 import shutil
-from collections.abc import Iterator
-from functools import partial
+from collections.abc import Callable, Hashable, Iterator
+from functools import cache, partial
 from typing import Annotated, Any
 
 import typer
 import typer.main
 
 from dualquery import __version__
-from dualquery.cli.audit import audit
 from dualquery.cli.conclude import imputations, regress, sql
-from dualquery.cli.demo import demo
-from dualquery.cli.desk import desk
+from dualquery.cli.demo import audit, demo, desk
+from dualquery.cli.ledger import append, ask_series, create, show, show_series
 from dualquery.cli.ledger import audit as audit_ledger
-from dualquery.cli.ledger import create, show
 from dualquery.cli.output import wrapped
-from dualquery.cli.plan import plan
-from dualquery.cli.release import degrees, program, release
+from dualquery.cli.release import degrees, plan, program, release
 from dualquery.cli.released import answer, evaluate, fit, refit, verify
 from dualquery.cli.released import create as create_key
 from dualquery.cli.schema import check, draft
-from dualquery.cli.series import append
-from dualquery.cli.series import ask as ask_series
-from dualquery.cli.series import show as show_series
 from dualquery.cli.serve import ask, serve
 
 WIDEST = 110
@@ -45,44 +39,35 @@ app = typer.Typer(
     context_settings={"help_option_names": ["-h", "--help"]},
 )
 
-schema = typer.Typer(help="The public description of a table.", rich_markup_mode="markdown")
-schema.command("draft")(draft)
-schema.command("check")(check)
 
-ledger = typer.Typer(help="What all releases of a dataset may cost together.", rich_markup_mode="markdown")
-ledger.command("create")(create)
-ledger.command("show")(show)
-ledger.command("audit")(audit_ledger)
+def _group(help: str, **commands: Callable[..., None]) -> typer.Typer:
+    group = typer.Typer(help=help, rich_markup_mode="markdown")
+    for name, command in commands.items():
+        group.command(name)(command)
+    return group
 
-series = typer.Typer(help="A table that grows: one release for each period.", rich_markup_mode="markdown")
-series.command("append")(append)
-series.command("ask")(ask_series)
-series.command("show")(show_series)
 
-key = typer.Typer(help="Keys that sign releases.", rich_markup_mode="markdown")
-key.command("create")(create_key)
+def _add(*commands: Callable[..., None]) -> None:
+    for command in commands:
+        app.command()(command)
 
-app.add_typer(schema, name="schema")
-app.add_typer(ledger, name="ledger")
-app.add_typer(series, name="series")
-app.command()(plan)
-app.command()(release)
-app.command()(answer)
-app.command()(sql)
-app.command()(regress)
-app.command()(imputations)
-app.command()(refit)
-app.command()(fit)
-app.command()(evaluate)
-app.command()(verify)
-app.add_typer(key, name="key")
-app.command()(audit)
+
+app.add_typer(_group("The public description of a table.", draft=draft, check=check), name="schema")
+app.add_typer(
+    _group("What all releases of a dataset may cost together.", create=create, show=show, audit=audit_ledger),
+    name="ledger",
+)
+app.add_typer(
+    _group(
+        "A table that grows: one release for each period.", append=append, ask=ask_series, show=show_series
+    ),
+    name="series",
+)
+_add(plan, release, answer, sql, regress, imputations, refit, fit, evaluate, verify)
+app.add_typer(_group("Keys that sign releases.", create=create_key), name="key")
+_add(audit)
 app.add_typer(serve, name="serve")
-app.command()(ask)
-app.command()(desk)
-app.command()(demo)
-app.command()(degrees)
-app.command()(program)
+_add(ask, desk, demo, degrees, program)
 
 
 def _show_version(wanted: bool) -> None:
@@ -100,8 +85,9 @@ def _program(
     pass
 
 
-def command_of(app: typer.Typer) -> Any:
-    """The program, every command of which prints its help as said here."""
+@cache
+def command_of(app: typer.Typer, flags: Hashable) -> Any:
+    """The program, every command of which prints its help as said here; made once for the same flags."""
     command = typer.main.get_command(app)
     for each in _all(command):
         each.format_help = partial(_write, each)

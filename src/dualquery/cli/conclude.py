@@ -3,12 +3,11 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
-
-import typer
+from typing import TYPE_CHECKING, Any
 
 from dualquery.cli import output
-from dualquery.cli.flags import FolderArgument, JsonFlag
+from dualquery.cli.flags import argument, option, with_flags
+from dualquery.errors import writing
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -16,11 +15,8 @@ if TYPE_CHECKING:
 BAR = "_bar"
 
 
-def sql(
-    folder: FolderArgument,
-    query: Annotated[str, typer.Argument(metavar="SELECT", help="A SELECT from `data`, the synthetic rows.")],
-    json: JsonFlag = False,
-) -> None:
+@with_flags(query=argument("SELECT", "A SELECT from `data`, the synthetic rows."))
+def sql(folder: Path, query: str, json: bool = False) -> None:
     """Ask a release in SQL: each computed number comes with its 95% bar. **Costs no privacy.**
 
     Counts and sums are those of the private table. Needs DuckDB: pip install 'dualquery[sql]'.
@@ -47,34 +43,26 @@ def sql(
 
 
 def _with_bars(found: pa.Table) -> tuple[list[str], list[list[str]]]:
-    """Each computed number with its bar in one cell."""
     from dualquery.releases.release import with_bar
 
     names = found.column_names
     barred = {name for name in names if f"{name}{BAR}" in names}
     heads = [name for name in names if name.removesuffix(BAR) not in barred or not name.endswith(BAR)]
-    rows = []
-    for row in found.to_pylist():
-        cells = []
-        for name in heads:
-            value = row[name]
-            if name not in barred or value is None:
-                cells.append("" if value is None else str(value))
-            else:
-                bar = row[f"{name}{BAR}"]
-                cells.append(f"{float(value):,.6g} ± ?" if bar is None else with_bar(float(value), bar))
-        rows.append(cells)
-    return heads, rows
+
+    def cell(row: dict[str, Any], name: str) -> str:
+        value, bar = row[name], row.get(f"{name}{BAR}")
+        if name not in barred or value is None:
+            return "" if value is None else str(value)
+        return f"{float(value):,.6g} ± ?" if bar is None else with_bar(float(value), bar)
+
+    return heads, [[cell(row, name) for name in heads] for row in found.to_pylist()]
 
 
-def regress(
-    folder: FolderArgument,
-    formula: Annotated[str, typer.Argument(metavar="FORMULA", help="Like `income ~ age + sex`.")],
-    family: Annotated[
-        str, typer.Option("--family", metavar="NAME", help="linear, logistic or poisson.")
-    ] = "linear",
-    json: JsonFlag = False,
-) -> None:
+@with_flags(
+    formula=argument("FORMULA", "Like `income ~ age + sex`."),
+    family=option("linear, logistic or poisson.", "NAME"),
+)
+def regress(folder: Path, formula: str, family: str = "linear", json: bool = False) -> None:
     """A regression from a release alone, with intervals that count its noise. **Costs no privacy.**
 
     Intervals are those of the population that the table is a sample of; with --json also those of the table itself.
@@ -93,38 +81,26 @@ def regress(
     if json:
         output.print_json({"formula": formula, "family": family, "level": LEVEL, "terms": rows})
         return
-    said = [each for each in rows if each["estimate"] is not None]
-    output.print_table(
-        f"{formula} ({family}), {LEVEL:.0%} intervals for the population",
-        ["term", "estimate", "from", "to", "p", "noise"],
-        [
-            [
-                each["name"],
-                *_with_ends(each["estimate"], each["population_low"], each["population_high"]),
-                "" if each["p"] is None else _chance(each["p"]),
-                "" if each["noise"] is None else f"{each['noise']:.1f}",
-            ]
-            for each in said
-        ],
-    )
+    said = []
+    for each in rows:
+        if each["estimate"] is not None:
+            ends = _with_ends(each["estimate"], each["population_low"], each["population_high"])
+            noise = "" if each["noise"] is None else f"{each['noise']:.1f}"
+            said.append([each["name"], *ends, _chance(each["p"]), noise])
+    title = f"{formula} ({family}), {LEVEL:.0%} intervals for the population"
+    output.print_table(title, ["term", "estimate", "from", "to", "p", "noise"], said)
     output.say("Note", "the column noise is that of the release, in sampling errors of as many records")
     for each in rows:
         if each["note"] is not None:
             output.say("Note", f"about {each['name']}: {each['note']}")
 
 
-def imputations(
-    folder: FolderArgument,
-    *,
-    out: Annotated[Path, typer.Option("--out", "-o", metavar="FILE", help="The CSV file to write.")],
-    number: Annotated[int, typer.Option("--number", metavar="M", min=2, help="How many tables.")] = 20,
-    columns: Annotated[
-        str | None,
-        typer.Option(
-            "--columns", metavar="NAMES", help="Only these, with commas between them. [default: all]"
-        ),
-    ] = None,
-) -> None:
+@with_flags(
+    out=option("The CSV file to write.", "FILE", "--out", "-o"),
+    number=option("How many tables.", "M", min=2),
+    columns=option("Only these, with commas between them. [default: all]", "NAMES"),
+)
+def imputations(folder: Path, out: Path, number: int = 20, columns: str | None = None) -> None:
     """Write tables for programs of multiple imputation, one below the other. **Costs no privacy.**
 
     The column `.imp` says which table a row is of: estimate each, then combine by Rubin's rules.
@@ -137,21 +113,17 @@ def imputations(
     """
     import pyarrow as pa
 
-    from dualquery.errors import ReleaseError
     from dualquery.releases.folder import write_csv
     from dualquery.releases.release import Release
 
     names = None if columns is None else [name.strip() for name in columns.split(",")]
     tables = Release.load(folder).imputations(number, names, frame="arrow")
-    which = [pa.array([place] * each.num_rows) for place, each in enumerate(tables, start=1)]
-    long = pa.concat_tables(
-        [each.add_column(0, ".imp", place) for each, place in zip(tables, which, strict=True)],
-        promote_options="permissive",
-    )
-    try:
-        write_csv(long, out)
-    except OSError as error:
-        raise ReleaseError(f"'{out}' cannot be written: {error.strerror or error}") from None
+    numbered = [
+        each.add_column(0, ".imp", pa.array([place] * each.num_rows))
+        for place, each in enumerate(tables, start=1)
+    ]
+    with writing(out):
+        write_csv(pa.concat_tables(numbered, promote_options="permissive"), out)
 
 
 def _with_ends(estimate: float, low: float, high: float) -> tuple[str, ...]:
@@ -162,5 +134,5 @@ def _with_ends(estimate: float, low: float, high: float) -> tuple[str, ...]:
     return numbers[0], *(each.partition(" ± ")[0] for each in numbers[1:])
 
 
-def _chance(p: float) -> str:
-    return "< 0.001" if p < 0.001 else f"{p:.3f}"
+def _chance(p: float | None) -> str:
+    return "" if p is None else "< 0.001" if p < 0.001 else f"{p:.3f}"

@@ -1,43 +1,45 @@
-"""`dualquery demo`: an invented table, released and compared with the truth."""
+"""`dualquery demo`, an invented table that is released and compared with the truth; `audit`; and `desk`, a page."""
 
 from __future__ import annotations
 
+from contextlib import ExitStack
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 import typer
 
-from dualquery.cli.flags import QuietFlag, option, with_flags
+from dualquery.cli import output
+from dualquery.cli.flags import argument, option, with_flags
+from dualquery.cli.output import ProgressBars, fraction
+from dualquery.errors import writing
 from dualquery.privacy.budget import Budget, default_delta
 from dualquery.privacy.neighbours import Neighbours
 
 if TYPE_CHECKING:
+    from dualquery.audits.case import Finding
     from dualquery.example import Example
     from dualquery.releases.release import Release
+    from dualquery.releases.series import Series
     from dualquery.table.records import Records
     from dualquery.types import Progress
 
 
 @with_flags(
-    out=typer.Option("--out", "-o", metavar="DIR", help="A new folder for the table and its release."),
-    epsilon=typer.Option("--epsilon", "-e", metavar="ε", help="The privacy budget."),
+    out=option("A new folder for the table and its release.", "DIR", "--out", "-o"),
+    epsilon=option("The privacy budget.", "ε", "--epsilon", "-e"),
     kind=option(
         "The kind of table: records, graph (payments), points (customers), codes (a register), database "
         "(households), or one of a package.",
         "NAME",
     ),
-    households=typer.Option(
-        "--households", help="The same as --kind database: households and their persons."
-    ),
-    series=typer.Option("--series", help="A table that grows: four quarters, and a picture of their errors."),
+    series=option("A table that grows: four quarters, and a picture of their errors."),
 )
 def demo(
     out: Path = Path("demo-release"),
     epsilon: float = 1.0,
     kind: str = "records",
-    households: bool = False,
     series: bool = False,
-    quiet: QuietFlag = False,
+    quiet: bool = False,
 ) -> None:
     """Release an invented survey of 20,000 people, compare it with the truth, and say where the report is.
 
@@ -46,7 +48,7 @@ def demo(
     ```
     dualquery demo --out demo-release
     dualquery demo --kind graph --out payments
-    dualquery demo --households --out households
+    dualquery demo --kind database --out households
     dualquery demo --series --out growing
     ```
     """
@@ -54,10 +56,6 @@ def demo(
     from dualquery.errors import DualQueryError, ReleaseError
     from dualquery.registry import KINDS
 
-    if households:
-        if kind not in ("records", "database"):
-            raise DualQueryError(f"--households is a demo of its own; leave out --kind {kind}")
-        kind = "database"
     if out.exists():
         raise ReleaseError(f"'{out}' exists already; choose another folder with --out, or remove it")
     if kind not in KINDS or KINDS[kind].example is None:
@@ -73,8 +71,6 @@ def demo(
 def _show(example: Example, out: Path, epsilon: float, *, quiet: bool) -> None:
     """Write the example, release it, and print errors and some questions with the truth beside the answers."""
     import dualquery
-    from dualquery.cli import output
-    from dualquery.cli.output import ProgressBars
     from dualquery.cli.release import print_summary
 
     delta = default_delta(example.rows)
@@ -112,10 +108,9 @@ def _grow(example: Example, out: Path, epsilon: float, *, quiet: bool) -> None:
     import numpy as np
 
     from dualquery import plots
-    from dualquery.cli import output
-    from dualquery.cli.output import ProgressBars, fraction
     from dualquery.example import QUARTERS
     from dualquery.ledger.books import create
+    from dualquery.releases.series import Series
     from dualquery.table.schema import read_schema
 
     budget = Budget(epsilon, default_delta(example.rows), Neighbours.named(example.neighbours))
@@ -124,19 +119,18 @@ def _grow(example: Example, out: Path, epsilon: float, *, quiet: bool) -> None:
     )
     with ProgressBars(wanted=not quiet) as progress:
         _write(example, out)
-        calendar = read_schema(schema).calendar
+        described = read_schema(schema)
+        delta, relation = budget.delta, budget.neighbours
         create(
             ledger,
             name="survey",
             epsilon=epsilon,
-            delta=budget.delta,
-            neighbours=budget.neighbours,
-            calendar=calendar,
+            delta=delta,
+            neighbours=relation,
+            calendar=described.calendar,
         )
-        found = [
-            _quarter(example, out, ledger, folder, budget, number, progress)
-            for number in range(len(QUARTERS))
-        ]
+        series = Series(ledger, described, folder, workload=example.queries)
+        found = [_quarter(example, table, series, budget, name, progress) for name in QUARTERS]
     curves = dict(zip(("by itself", "in the series", "all so far"), np.array(found).T.tolist(), strict=True))
     title = "Mean error of tables of two attributes (L1)"
     plots.Figure(title, plots.lines(QUARTERS, curves, title)).save(out / "errors.svg")
@@ -162,24 +156,16 @@ def _grow(example: Example, out: Path, epsilon: float, *, quiet: bool) -> None:
 
 
 def _quarter(
-    example: Example,
-    out: Path,
-    ledger: Path,
-    folder: Path,
-    budget: Budget,
-    number: int,
-    progress: Progress,
+    example: Example, table: Path, series: Series, budget: Budget, name: str, progress: Progress
 ) -> list[float]:
     """Errors of a quarter by itself (invented people need no ledger), in the series, and of all so far."""
     import dualquery
-    from dualquery import Series
     from dualquery.example import QUARTERS
     from dualquery.releases.evaluate import evaluate
 
-    table, name, schema = out / example.table, QUARTERS[number], dualquery.read_schema(out / "schema.toml")
-    series = Series(ledger, schema, folder, workload=example.queries)
+    schema, asked = series.schema, example.queries
     alone = dualquery.release(
-        table, schema=schema, workload=example.queries, budget=budget, period=name, progress=progress
+        table, schema=schema, workload=asked, budget=budget, period=name, progress=progress
     )
     made = series.append(table, budget, period=name, progress=progress)
     found = []
@@ -193,21 +179,16 @@ def _quarter(
 def _write(example: Example, out: Path) -> None:
     import pyarrow.csv
 
-    from dualquery.errors import ReleaseError
-
-    try:
+    with writing(out):
         out.mkdir(parents=True)
         for name, contents in example.files.items():
             if isinstance(contents, str):
                 (out / name).write_text(contents, encoding="utf-8")
             else:
                 pyarrow.csv.write_csv(contents, out / name)
-    except OSError as error:
-        raise ReleaseError(f"'{out}' cannot be written: {error.strerror}") from None
 
 
 def _error_rows(example: Example, made: Release, records: Records) -> list[list[str]]:
-    from dualquery.cli.output import fraction
     from dualquery.releases.evaluate import evaluate
 
     rows = []
@@ -226,9 +207,104 @@ def _question_rows(example: Example, made: Release, records: Records) -> list[li
     from dualquery.queries.families import from_texts
 
     truth = from_texts(records.domain, example.questions).fractions(records)
+    answers = made.answer_all(example.questions)
     return [
         [text, f"{share:.4f}", str(answer)]
-        for text, share, answer in zip(
-            example.questions, truth, made.answer_all(example.questions), strict=True
-        )
+        for text, share, answer in zip(example.questions, truth, answers, strict=True)
     ]
+
+
+@with_flags(
+    mechanisms=argument(
+        "[MECHANISM]...",
+        "What to audit: mechanisms by name, `measure`, `select`, `exceeds`, or `file to folder`. "
+        "[default: everything]",
+        show_default=False,
+    ),
+    quick=option("Fewer runs: about a minute."),
+    runs=option("Runs on each table. [default: by case]", "N", min=1, show_default=False),
+    seed=option("Make the audit repeatable, for tests.", "N", show_default=False),
+)
+def audit(
+    mechanisms: list[str] | None = None,
+    quick: bool = False,
+    runs: int | None = None,
+    seed: int | None = None,
+    json: bool = False,
+    quiet: bool = False,
+) -> None:
+    """Attack the mechanisms, and compare what an adversary can prove with what is claimed.
+
+    Every case releases two neighbouring tables many times, chooses an event on half of the runs and bounds the
+    privacy loss on the other half. The exit code is 1 where a bound lies above its claim.
+
+    Examples:
+
+    ```
+    dualquery audit --quick
+    dualquery audit mwem dualquery --runs 50000 --json
+    ```
+    """
+    from dualquery.audits.audit import audit as attack
+    from dualquery.audits.audit import chosen_cases
+
+    with ProgressBars(wanted=not (json or quiet)) as progress:
+        found = attack(chosen_cases(mechanisms or []), quick=quick, runs=runs, seed=seed, progress=progress)
+    if json:
+        output.print_json(found.to_json())
+    elif not quiet:
+        columns = [
+            "mechanism",
+            "neighbours",
+            "claimed ε (δ)",
+            "proven ε",
+            "ratio",
+            "runs",
+            "seen in",
+            "verdict",
+        ]
+        title = f"What an adversary can prove, at {found.confidence:.1%} confidence over all cases"
+        output.print_table(title, columns, [_row(each) for each in found.findings])
+        broken, whole = len(found.broken), len(found.findings)
+        print(f"{broken} of {whole} claims are broken." if broken else f"All {whole} claims hold.")
+    if found.broken:
+        raise typer.Exit(1)
+
+
+def _row(each: Finding) -> list[str]:
+    delta = f" ({each.claim.delta:g})" if each.claim.delta else ""
+    claim, runs = f"{each.claim.epsilon:.3f}{delta}", f"{each.runs:,}" if each.runs else "exact"
+    proven = (f"{each.found:.3f}", f"{each.ratio:.2f}")
+    return [each.mechanism, each.pair, claim, *proven, runs, each.event, each.verdict.value]
+
+
+@with_flags(
+    folder=argument("[FOLDER]", "Where your tables lie, and releases are written. [default: this folder]"),
+    port=option(
+        "Where it listens, on this machine alone. [default: any that is free]", "PORT", min=0, max=65535
+    ),
+    browser=option("Open the page in your browser."),
+)
+def desk(folder: Path = Path("."), port: int = 0, browser: bool = False, quiet: bool = False) -> None:
+    """Open a page on this machine that goes from a file to a signed release, and shows the command behind each step.
+
+    It prints a link with a token; nobody without it is answered. It ends with Ctrl-C.
+
+    Examples:
+
+    ```
+    dualquery desk
+    dualquery desk survey-2025 --browser
+    ```
+    """
+    from dualquery.desk.run import run, shown_by_browser
+
+    with ExitStack() as during:
+
+        def ready(link: str) -> None:
+            if not quiet:
+                print(f"Your desk: {link} (stop with Ctrl-C)", flush=True)
+            if browser:
+                during.enter_context(shown_by_browser(link))
+
+        run(folder, port=port, ready=ready)

@@ -1,17 +1,17 @@
-"""Flags that several commands share, and one flag for every wish that some mechanism grants.
+"""What flags look like: those that several commands share, and one for every wish that some mechanism grants.
 
-The latter are made from the fields of `mechanisms.wishes`, from which the signatures of commands are completed: a
-wish is a flag of `plan` and of `release`, in the same words.
+A command is a function, and each of its parameters a flag: `with_flags` finds its look by its name, among those given
+and then in `SHARED`. Flags of mechanisms are made from the fields of `mechanisms.wishes`: a wish is a flag of `plan`
+and of `release`, in the same words.
 """
 
 from __future__ import annotations
 
 import functools
 import inspect
-from collections.abc import Callable
+from collections.abc import Callable, Hashable
 from enum import Enum
-from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any, TypeAlias
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
@@ -30,19 +30,29 @@ SPEC = (
     "`parities:K`, `disjunctions:K[:COUNT[:SEED]]`, `ranges:ATTRIBUTE:COUNT[:SEED]`, `tables:A*B,A*C`, "
     "`regress:Y ~ A + B`, or a file with one query per line. Join several with `+`, or give the flag again."
 )
-
-
 RELEASED_BY = [each.value for each in Accounting if each is not Accounting.RENYI]  # which is for questions
 RELATED_BY = ["replace", "add-remove", "person-replace", "person-add-remove"]
+LAST = ("json", "quiet")  # in help
+
+
+class Machines(Enum):
+    LOCAL = "local"
+    CUDA = "cuda"
+    SPARK = "spark"
+
+
+def argument(metavar: str, help: str, **look: Any) -> Any:
+    return typer.Argument(metavar=metavar, help=help, **look)
+
+
+def option(help: str, metavar: str | None = None, *names: str, **look: Any) -> Any:
+    """A flag of the name of its parameter, or of other names."""
+    return typer.Option(*names, help=help, metavar=metavar, **look)
 
 
 def _beginning(names: list[str]) -> Callable[[str], list[str]]:
     """What a shell proposes: the names that begin as typed so far."""
-
-    def proposed(incomplete: str) -> list[str]:
-        return [name for name in names if name.startswith(incomplete)]
-
-    return proposed
+    return lambda incomplete: [name for name in names if name.startswith(incomplete)]
 
 
 def _theorem(given: str | Accounting) -> Accounting:
@@ -56,176 +66,118 @@ def _theorem(given: str | Accounting) -> Accounting:
 
 def _relation(context: typer.Context, given: str | Neighbours) -> Neighbours:
     """Neighbours by their name, and K of persons, which is read first (it is eager)."""
+    name = given if isinstance(given, str) else given.value
     try:
-        return Neighbours.named(
-            given if isinstance(given, str) else given.value, context.params.get("records_per_person")
-        )
+        return Neighbours.named(name, context.params.get("records_per_person"))
     except BudgetError as problem:
         raise typer.BadParameter(str(problem)) from None
 
 
-SchemaFlag: TypeAlias = Annotated[
-    Path, typer.Option("--schema", metavar="FILE", help="The public description of the table, in TOML.")
-]
-QueriesFlag: TypeAlias = Annotated[list[str], typer.Option("--queries", "-q", metavar="SPEC", help=SPEC)]
-EpsilonFlag: TypeAlias = Annotated[
-    float, typer.Option("--epsilon", "-e", metavar="ε", help="The privacy budget: smaller is more private.")
-]
-DeltaFlag: TypeAlias = Annotated[
-    float | None,
-    typer.Option(
-        "--delta",
-        metavar="δ",
-        help="The probability of an exception. [default: 1/n² for n records, at most 10⁻⁶; 0 with pure accounting]",
+SHARED: dict[str, Any] = {
+    "table": argument(
+        "TABLE",
+        "The private table: CSV, Parquet, Arrow, transactions, …, a pattern of files in quotes, or a database.",
     ),
-]
-MechanismFlag: TypeAlias = Annotated[
-    str | None,
-    typer.Option(
+    "folder": argument("DIR", "The folder of a release."),
+    "schema": option("The public description of the table, in TOML.", "FILE"),
+    "queries": option(SPEC, "SPEC", "--queries", "-q"),
+    "epsilon": option("The privacy budget: smaller is more private.", "ε", "--epsilon", "-e"),
+    "out": option("The folder to write.", "DIR", "--out", "-o"),
+    "delta": option(
+        "The probability of an exception. [default: 1/n² for n records, at most 10⁻⁶; 0 with pure accounting]",
+        "δ",
+    ),
+    "mechanism": option(
+        "How to release. [default: the program chooses]",
+        "NAME",
         "--mechanism",
         "-m",
-        metavar="NAME",
-        help="How to release. [default: the program chooses]",
         autocompletion=_beginning(list(wishes.WISHES)),
     ),
-]
-AccountingFlag: TypeAlias = Annotated[
-    Accounting,
-    typer.Option(
-        "--accounting",
+    "accounting": option(
+        "The theorem that adds up the cost; `tightest` is the best that the mechanism allows.",
+        f"[{'|'.join(RELEASED_BY)}]",
         parser=_theorem,
-        metavar=f"[{'|'.join(RELEASED_BY)}]",
-        help="The theorem that adds up the cost; `tightest` is the best that the mechanism allows.",
         autocompletion=_beginning(RELEASED_BY),
     ),
-]
-NeighboursFlag: TypeAlias = Annotated[
-    Neighbours,
-    typer.Option(
+    "neighbours": option(
+        "What is hidden: the values of one record, or also whether it is there at all; or all records of one person.",
+        f"[{'|'.join(RELATED_BY)}]",
         "--neighbours",
         "--neighbors",
         parser=lambda given: given,  # typer hands over the default as it is
         callback=_relation,
-        metavar=f"[{'|'.join(RELATED_BY)}]",
         autocompletion=_beginning(RELATED_BY),
-        help="What is hidden: the values of one record, or also whether it is there at all; or all records of "
-        "one person.",
     ),
-]
-RecordsPerPersonFlag: TypeAlias = Annotated[
-    int | None,
-    typer.Option(
-        "--records-per-person",
-        metavar="K",
+    "records_per_person": option(
+        "How many records of each person count, where neighbours are persons; more are dropped.",
+        "K",
         is_eager=True,  # so that --neighbours knows it
-        help="How many records of each person count, where neighbours are persons; more are dropped.",
     ),
-]
-RecordsFlag: TypeAlias = Annotated[
-    int | None,
-    typer.Option(
+    "records": option(
+        "The number of records, if it is public. [default: a release measures it with 1% of the budget]",
+        "N",
         "--records",
         "--public-rows",
-        metavar="N",
         min=1,
-        help="The number of records, declared as public where neighbours do not share it. "
-        "[default: a release measures it with 1% of the budget]",
     ),
-]
-TableArgument: TypeAlias = Annotated[
-    str,
-    typer.Argument(
-        metavar="TABLE",
-        help="The private table: CSV, Parquet, Arrow, transactions, …, a pattern of files in quotes, or a database.",
+    "ledger": option(
+        "The ledger (a file or a `postgresql://` URL) that is charged with the whole budget beforehand.",
+        "LEDGER",
     ),
-]
-FolderArgument: TypeAlias = Annotated[Path, typer.Argument(metavar="DIR", help="The folder of a release.")]
-DatasetFlag: TypeAlias = Annotated[
-    str | None, typer.Option("--dataset", metavar="NAME", help="The dataset. [default: all there are]")
-]
-PriorFlag: TypeAlias = Annotated[
-    list[str] | None,
-    typer.Option(
-        "--prior",
-        metavar="ROWS",
-        help="What is public already: the folder of a release, or a file with --prior-origin. May be repeated.",
+    "dataset": option("The dataset in the ledger. [default: the only one]", "NAME"),
+    "prior": option(
+        "What is public already: the folder of a release, or a file with --prior-origin. May be repeated.",
+        "ROWS",
     ),
-]
-PriorOriginFlag: TypeAlias = Annotated[
-    str | None,
-    typer.Option(
-        "--prior-origin", metavar="WORDS", help="Where a prior's file comes from, as the certificate says it."
+    "prior_origin": option("Where a prior's file comes from, as the certificate says it.", "WORDS"),
+    "prior_key": option("The public key that every release named by --prior is to be signed with.", "FILE"),
+    "draft": option(
+        "The certificate of the private draft that the schema is from: its counts are used again.", "FILE"
     ),
-]
-PriorKeyFlag: TypeAlias = Annotated[
-    Path | None,
-    typer.Option(
-        "--prior-key",
-        metavar="FILE",
-        help="The public key that every release named by --prior is to be signed with.",
+    "totals": option(
+        "Public counts of a few columns, which the released rows meet exactly. May be repeated.", "TABLE"
     ),
-]
-TotalsFlag: TypeAlias = Annotated[
-    list[str] | None,
-    typer.Option(
-        "--totals",
-        metavar="TABLE",
-        help="Public counts of a few columns, which the released rows meet exactly. May be repeated.",
+    "period": option(
+        "Only the records of this period of the schema's calendar, like `2024-Q3`, or of `2024-Q1..2024-Q3`.",
+        "PERIOD",
     ),
-]
-PeriodFlag: TypeAlias = Annotated[
-    str | None,
-    typer.Option(
-        "--period",
-        metavar="PERIOD",
-        help="Only the records of this period of the schema's calendar, like `2024-Q3`, or of `2024-Q1..2024-Q3`.",
+    "by": option("A whole table: attributes with commas between them, like `region,sex`.", "NAMES"),
+    "of": option("Of a database: ask about the rows of this table, and not about units.", "TABLE"),
+    "check": option(
+        "The share of the budget with which the release measures its own error; 0: it does not.", "SHARE"
     ),
-]
-ByFlag: TypeAlias = Annotated[
-    list[str] | None,
-    typer.Option(
-        "--by", metavar="NAMES", help="A whole table: attributes with commas between them, like `region,sex`."
+    "accept": option(
+        "What good enough means, said beforehand: a TOML file with sections `[[criterion]]`.", "FILE"
     ),
-]
-OfFlag: TypeAlias = Annotated[
-    str | None,
-    typer.Option(
-        "--of", metavar="TABLE", help="Of a database: ask about the rows of this table, and not about units."
+    "threads": option(
+        "How many threads may work at once; what comes out is the same. [default: all cores]", "N", min=1
     ),
-]
-CheckFlag: TypeAlias = Annotated[
-    float,
-    typer.Option(
-        "--check",
-        metavar="SHARE",
-        help="The share of the budget with which the release measures its own error; 0: it does not.",
+    "named": option(
+        "The table or view, where TABLE is a database: `postgresql://user@host/database`.", "NAME", "--table"
     ),
-]
-AcceptFlag: TypeAlias = Annotated[
-    Path | None,
-    typer.Option(
-        "--accept",
-        metavar="FILE",
-        help="What good enough means, said beforehand: a TOML file with sections `[[criterion]]`.",
+    "engine": option(
+        "Who counts: this machine, its GPU (which fits, too), or a Spark cluster (Parquet only).",
+        f"[{'|'.join(each.value for each in Machines)}]",
     ),
-]
-ThreadsFlag: TypeAlias = Annotated[
-    int | None,
-    typer.Option(
-        "--threads",
-        metavar="N",
-        min=1,
-        help="How many threads may work at once; what comes out is the same. [default: all cores]",
+    "master": option(
+        "With `--engine spark`: the cluster, like `local-cluster[2,1,2048]`, `yarn` or `sc://host`. "
+        "[default: local[*]]",
+        "URL",
     ),
-]
-JsonFlag: TypeAlias = Annotated[
-    bool, typer.Option("--json", help="Print JSON, for a program to read; no progress bar.")
-]
-QuietFlag: TypeAlias = Annotated[bool, typer.Option("--quiet", help="Print nothing but errors.")]
+    "sign": option("Sign the certificate with this private key.", "FILE"),
+    "json": option("Print JSON, for a program to read; no progress bar."),
+    "quiet": option("Print nothing but errors."),
+}
 
 
 def budget_from(
-    epsilon: float, delta: float | None, *, rows: int | None, neighbours: Neighbours, accounting: Accounting
+    epsilon: float,
+    delta: float | None,
+    *,
+    rows: int | None,
+    neighbours: Neighbours,
+    accounting: Accounting = Accounting.TIGHTEST,
 ) -> Budget:
     """The budget that the flags describe; without a public number of rows, δ has no default."""
     if delta is None:
@@ -241,63 +193,57 @@ def budget_from(
     return Budget(epsilon=epsilon, delta=delta, neighbours=neighbours, accounting=accounting)
 
 
-def argument(metavar: str, help: str, **look: Any) -> Any:
-    return typer.Argument(metavar=metavar, help=help, **look)
-
-
-def option(help: str, metavar: str | None = None, **look: Any) -> Any:
-    return typer.Option(help=help, metavar=metavar, **look)
-
-
 def with_flags(**flags: Any) -> Callable[[Callable[..., None]], Callable[..., None]]:
-    """Say by its name how each parameter of a command looks: an `argument` or an `option`.
+    """Say what the parameters of a command look like that are not as in `SHARED`.
 
-    A pair of a type and a default is a flag of its own, which the command gets among its `**given`.
+    What is no parameter, a type and a default, is a flag that the command gets among its `**given`, to hand on; as a
+    third it may have a look of its own.
     """
 
     def complete(command: Callable[..., None]) -> Callable[..., None]:
-        signature = inspect.signature(command, eval_str=True)
-        own = {each.name: each for each in signature.parameters.values() if each.kind is not each.VAR_KEYWORD}
+        own = inspect.signature(command, eval_str=True).parameters.values()
+        kinds = {
+            each.name: (each.annotation, each.default) for each in own if each.kind is not each.VAR_KEYWORD
+        }
+        looks = dict(SHARED)
         for name, flag in flags.items():
-            if name in own:
-                own[name] = own[name].replace(annotation=_switch(name, Annotated[own[name].annotation, flag]))
+            if name in kinds:
+                looks[name] = flag
             else:
-                kind, default = _switch(name, flag[0]), flag[1]
-                keyword = inspect.Parameter.KEYWORD_ONLY
-                own[name] = inspect.Parameter(name, keyword, default=default, annotation=kind)
-        command.__signature__ = signature.replace(parameters=list(own.values()))  # type: ignore[attr-defined]
-        command.__annotations__ = {each.name: each.annotation for each in own.values()}
-        return command
+                kinds[name] = flag[:2]
+                looks[name] = flag[2] if len(flag) > 2 else SHARED[name]
+        in_order = sorted(kinds, key=lambda name: name in LAST)
+        return _shown(command, [_parameter(name, *kinds[name], looks[name]) for name in in_order])
 
     return complete
 
 
-def _switch(name: str, kind: Any) -> Any:
-    """Truth values are said by their name alone, without the `--no-…` that typer would add."""
-    if kind.__origin__ is bool and not kind.__metadata__[0].param_decls:
-        kind.__metadata__[0].param_decls = ("--" + name.replace("_", "-"),)
-    return kind
+def _parameter(name: str, kind: Any, default: Any, look: Any) -> inspect.Parameter:
+    if kind is bool:  # said by its name alone, without the `--no-…` that typer would add
+        look.param_decls = ("--" + name.replace("_", "-"),)
+    keyword = inspect.Parameter.KEYWORD_ONLY
+    return inspect.Parameter(name, keyword, default=default, annotation=Annotated[kind, look])
+
+
+def _shown(command: Callable[..., None], parameters: list[inspect.Parameter]) -> Callable[..., None]:
+    command.__signature__ = inspect.Signature(parameters)  # type: ignore[attr-defined]
+    command.__annotations__ = {each.name: each.annotation for each in parameters}
+    return command
 
 
 def with_mechanism_flags(command: Callable[..., None]) -> Callable[..., None]:
-    """Give a command that takes `options` (a dict) a flag for each option of a mechanism."""
-    signature = inspect.signature(command, eval_str=True)
-    own = [each for each in signature.parameters.values() if each.name != "options"]
+    """Give a command a flag for each option of a mechanism; it gets those that were said by their names."""
+    own = inspect.signature(command).parameters
 
     @functools.wraps(command)
     def completed(**named: Any) -> None:
-        given = {each.name: named.pop(each.name) for each in own}
-        command(**given, options={name: value for name, value in named.items() if value is not None})
+        command(**{name: value for name, value in named.items() if name in own or value is not None})
 
-    def complete(*, packages: bool) -> None:
-        added = [
-            inspect.Parameter(
-                name, inspect.Parameter.KEYWORD_ONLY, default=None, annotation=_flag(name, option)
-            )
-            for name, option in wishes.options(packages=packages).items()
-        ]
-        completed.__signature__ = signature.replace(parameters=[*own, *added])  # type: ignore[attr-defined]
-        completed.__annotations__ = {each.name: each.annotation for each in [*own, *added]}
+    def complete(*, packages: bool) -> Hashable:
+        added = wishes.options(packages=packages)
+        flags = [_parameter(name, *_wish(name, option)) for name, option in added.items()]
+        _shown(completed, [*own.values(), *flags])
+        return command.__name__, tuple(added.items())
 
     complete(packages=False)
     del completed.__wrapped__
@@ -305,62 +251,26 @@ def with_mechanism_flags(command: Callable[..., None]) -> Callable[..., None]:
     return completed
 
 
-_COMPLETE: dict[str, Callable[..., None]] = {}  # by the name of the command
+_COMPLETE: dict[str, Callable[..., Hashable]] = {}  # by the name of the command
 
 
-def ask_packages(command: str) -> None:
-    """Give a command the flags of mechanisms that packages add, where it has flags of mechanisms."""
-    if command in _COMPLETE:
-        _COMPLETE[command](packages=True)
+def ask_packages(command: str) -> Hashable:
+    """Give a command the flags of mechanisms that packages add, where it has flags of mechanisms; which it has."""
+    return _COMPLETE[command](packages=True) if command in _COMPLETE else None
 
 
-def _flag(name: str, option: wishes.Option) -> Any:
+def _wish(name: str, option: wishes.Option) -> tuple[Any, None, Any]:
+    """The type, the default and the look of an option of mechanisms."""
     flag = option.flag
-    ends = {"min": flag.least, "max": flag.most}
-    limits: dict[str, Any] = {end: limit for end, limit in ends.items() if limit is not None}
-    if flag.parser is not None:
-        limits["parser"] = flag.parser
-    described = typer.Option(
+    limits = {"min": flag.least, "max": flag.most, "parser": flag.parser}
+    look = typer.Option(
         *(flag.names or ["--" + name.replace("_", "-")]),
         help=f"{flag.help} [{', '.join(option.mechanisms)}]",
         metavar=flag.metavar,
         rich_help_panel="Options of mechanisms",
-        **limits,
+        **{key: limit for key, limit in limits.items() if limit is not None},  # type: ignore[arg-type]
     )
-    return Annotated[Any if flag.parser is not None else option.kind | None, described]
-
-
-class Machines(Enum):
-    LOCAL = "local"
-    CUDA = "cuda"
-    SPARK = "spark"
-
-
-NamedTableFlag: TypeAlias = Annotated[
-    str | None,
-    typer.Option(
-        "--table",
-        metavar="NAME",
-        help="The table or view, where TABLE is a database: `postgresql://user@host/database`.",
-    ),
-]
-EngineFlag: TypeAlias = Annotated[
-    Machines,
-    typer.Option(
-        "--engine",
-        metavar=f"[{'|'.join(each.value for each in Machines)}]",
-        help="Who counts: this machine, its GPU (which fits, too), or a Spark cluster (Parquet only).",
-    ),
-]
-MasterFlag: TypeAlias = Annotated[
-    str | None,
-    typer.Option(
-        "--master",
-        metavar="URL",
-        help="With `--engine spark`: the cluster, like `local-cluster[2,1,2048]`, `yarn` or `sc://host`. "
-        "[default: local[*]]",
-    ),
-]
+    return (Any if flag.parser is not None else option.kind | None), None, look
 
 
 def table_of(table: str, named: str | None) -> AnyTable:

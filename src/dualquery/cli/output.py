@@ -51,11 +51,8 @@ def print_facts(facts: Mapping[str, str]) -> None:
             print(*wrapped(value, room, 2, 2), sep="\n")
         return
     for name, value in facts.items():
-        print(
-            _styled(name, CYAN)
-            + " " * (left - len(name))
-            + "\n".join(wrapped(value, room, left, left)).lstrip(" ")
-        )
+        below = "\n".join(wrapped(value, room, left, left)).lstrip(" ")
+        print(_styled(name, CYAN) + " " * (left - len(name)) + below)
 
 
 def print_table(title: str, columns: Iterable[str], rows: Iterable[Iterable[str]]) -> None:
@@ -182,14 +179,8 @@ def steps(planned: Iterable[Step]) -> tuple[list[str], list[list[str]]]:
         times = sum(step.times for step in alike)
         pure = [step.times * step.event.pure for step in alike if hasattr(step.event, "pure")]
         rho = [step.times * step.event.rho for step in alike if hasattr(step.event, "rho")]
-        rows.append(
-            [
-                words,
-                f"{times:,}",
-                f"{float(sum(pure)):.4g}" if len(pure) == len(alike) else "none",
-                f"{float(sum(rho)):.4g}" if len(rho) == len(alike) else "none",
-            ]
-        )
+        priced = (f"{float(sum(p)):.4g}" if len(p) == len(alike) else "none" for p in (pure, rho))
+        rows.append([words, f"{times:,}", *priced])
     return ["step", "times", "pure ε", "ρ"], rows
 
 
@@ -245,35 +236,19 @@ class ProgressBars:
         now, begun = time.monotonic(), self._said[0] != stage
         if begun or now - self._said[1] > 0.1 or done >= total:
             self._said = (stage, now)
-            print(
-                json.dumps({"stage": stage, "done": int(done), "total": int(total)}),
-                file=sys.stderr,
-                flush=True,
-            )
+            said = {"stage": stage, "done": int(done), "total": int(total)}
+            print(json.dumps(said), file=sys.stderr, flush=True)
 
     def _show(self) -> None:
+        from rich import progress
         from rich.console import Console
-        from rich.progress import (
-            BarColumn,
-            Progress,
-            SpinnerColumn,
-            TaskProgressColumn,
-            TextColumn,
-            TimeElapsedColumn,
-            TimeRemainingColumn,
-        )
 
-        self._bars = Progress(
-            SpinnerColumn(),
-            TextColumn("{task.description}"),
-            BarColumn(),
-            TaskProgressColumn(),
-            TimeElapsedColumn(),
-            TextColumn("left"),
-            TimeRemainingColumn(),
-            console=Console(stderr=True),
-            transient=True,
+        shown = (
+            *(progress.SpinnerColumn(), progress.TextColumn("{task.description}"), progress.BarColumn()),
+            *(progress.TaskProgressColumn(), progress.TimeElapsedColumn()),
+            *(progress.TextColumn("left"), progress.TimeRemainingColumn()),
         )
+        self._bars = progress.Progress(*shown, console=Console(stderr=True), transient=True)
         self._bars.start()
         self("starting", 0, 1)
         self._listen()

@@ -4,27 +4,13 @@ from __future__ import annotations
 
 import sys
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Any
 
 import typer
 
 from dualquery.cli import output
-from dualquery.cli.flags import (
-    SPEC,
-    ByFlag,
-    FolderArgument,
-    JsonFlag,
-    NamedTableFlag,
-    OfFlag,
-    PriorFlag,
-    PriorKeyFlag,
-    PriorOriginFlag,
-    QuietFlag,
-    SchemaFlag,
-    source_of,
-    table_of,
-)
-from dualquery.errors import QueryError
+from dualquery.cli.flags import SPEC, argument, option, source_of, table_of, with_flags
+from dualquery.errors import QueryError, writing
 
 if TYPE_CHECKING:
     from dualquery.releases.evaluate import Evaluation
@@ -34,23 +20,19 @@ if TYPE_CHECKING:
     from dualquery.types import Progress
 
 
+@with_flags(
+    queries=argument("[QUERY]...", "Queries; `-` reads them from the standard input."),
+    file=option("A file with one query per line; `-` as above.", "FILE", "--file", "-f"),
+    given=option("Shares among the records that satisfy this query.", "QUERY"),
+)
 def answer(
-    folder: FolderArgument,
-    queries: Annotated[
-        list[str] | None,
-        typer.Argument(metavar="[QUERY]...", help="Queries; `-` reads them from the standard input."),
-    ] = None,
-    file: Annotated[
-        Path | None,
-        typer.Option("--file", "-f", metavar="FILE", help="A file with one query per line; `-` as above."),
-    ] = None,
-    by: ByFlag = None,
-    given: Annotated[
-        str | None,
-        typer.Option("--given", metavar="QUERY", help="Shares among the records that satisfy this query."),
-    ] = None,
-    of: OfFlag = None,
-    json: JsonFlag = False,
+    folder: Path,
+    queries: list[str] | None = None,
+    file: Path | None = None,
+    by: list[str] | None = None,
+    given: str | None = None,
+    of: str | None = None,
+    json: bool = False,
 ) -> None:
     """Answer queries from a release alone. **Costs no privacy**, as often as you like.
 
@@ -75,15 +57,12 @@ def answer(
         asked += _lines(file)
     if by:
         if len(asked) > 1:
-            raise QueryError("a table takes one query at most: that which its records should satisfy")
+            raise QueryError("with --by give one query at most, the condition that records must satisfy")
         _print_table(_release(folder, of), by, asked[0][0] if asked else None, given, json=json)
         return
-    if not asked and file is not None:
-        raise QueryError(f"'{file}' holds no query; write one per line")
     if not asked:
-        raise QueryError(
-            "there is no query to answer; write one behind the folder, or name a file with --file"
-        )
+        nothing = "there is no query to answer; write one after the folder, or name a file with --file"
+        raise QueryError(nothing if file is None else f"'{file}' holds no query; write one per line")
     _print_answers(_release(folder, of), asked, given, json=json)
 
 
@@ -104,6 +83,7 @@ def _print_answers(release: Release, asked: list[tuple[str, str]], given: str | 
     if len(found) == 1 and isinstance(found[0], QueryError):
         raise found[0]
     pairs = [(text.strip(), each) for (text, _), each in zip(asked, found, strict=True)]
+    refused = [each for each in found if isinstance(each, QueryError)]
     if json:
         output.print_json(
             [
@@ -117,7 +97,6 @@ def _print_answers(release: Release, asked: list[tuple[str, str]], given: str | 
         print(pairs[0][1])
     else:
         output.print_lines([[str(each), text] for text, each in pairs if not isinstance(each, QueryError)])
-    refused = [each for each in found if isinstance(each, QueryError)]
     for each in refused:
         output.say("Error", str(each))
     if refused:
@@ -137,16 +116,15 @@ def _print_table(
     if json:
         output.print_json([{**row, "level": LEVEL} for row in rows])
         return
-    counted = "count" in table.column_names
+    numbers = {"share": "bar", "count": "count_bar"} if "count" in table.column_names else {"share": "bar"}
     cells = [
-        [*(row[name] for name in names), with_bar(row["share"], row["bar"])]
-        + ([with_bar(row["count"], row["count_bar"])] if counted else [])
+        [*(row[name] for name in names), *(with_bar(row[n], row[bar]) for n, bar in numbers.items())]
         for row in rows
     ]
     among = "" if where is None else f" of records with {where}"
     among += "" if given is None else f" among records with {given}"
     title = f"Shares{among} by {', '.join(names)}, with {LEVEL:.0%} bars"
-    output.print_table(title, [*names, "share", *(["count"] if counted else [])], cells)
+    output.print_table(title, [*names, *numbers], cells)
 
 
 def _attributes(given: list[str], domain: Domain) -> list[str]:
@@ -173,18 +151,9 @@ def _lines(file: Path) -> list[tuple[str, str]]:
     ]
 
 
+@with_flags(prior_origin=(str | None, None), prior_key=(Path | None, None))
 def refit(
-    folder: FolderArgument,
-    *,
-    prior: PriorFlag,
-    out: Annotated[Path, typer.Option("--out", "-o", metavar="DIR", help="The folder to write.")],
-    prior_origin: PriorOriginFlag = None,
-    prior_key: PriorKeyFlag = None,
-    sign: Annotated[
-        Path | None,
-        typer.Option("--sign", metavar="FILE", help="Sign the certificate with this private key."),
-    ] = None,
-    quiet: QuietFlag = False,
+    folder: Path, prior: list[str], out: Path, sign: Path | None = None, quiet: bool = False, **given: Any
 ) -> None:
     """Make a release again from what it measured, with rows that are public by now. **Free.**
 
@@ -203,46 +172,24 @@ def refit(
         refuse_occupied(out)
         if sign is not None:
             read_private_key(sign)
-        made = refitted(
-            Release.load(folder),
-            prior=prior,
-            prior_origin=prior_origin,
-            prior_key=prior_key,
-            progress=progress,
-        )
+        made = refitted(Release.load(folder), prior=prior, progress=progress, **given)
         progress("writing the release", 0, 1)
         made.save(out, sign=sign)
     if not quiet:
         print(f"{made.certificate['notes'][-1]}; written to {out}")
 
 
+@with_flags(
+    tables=argument(
+        "TABLES", "A Parquet or JSON file with one row per noisy table: columns, cells, variance."
+    ),
+    origin=option("Where the tables come from, as the certificate says it.", "WORDS"),
+    records=option(
+        "The number of records, where it is public. [default: as the tables tell]", "N", "--records", min=1
+    ),
+)
 def fit(
-    tables: Annotated[
-        str,
-        typer.Argument(
-            metavar="TABLES",
-            help="A Parquet or JSON file with one row per noisy table: columns, cells, variance.",
-        ),
-    ],
-    *,
-    schema: SchemaFlag,
-    origin: Annotated[
-        str,
-        typer.Option(
-            "--origin", metavar="WORDS", help="Where the tables come from, as the certificate says it."
-        ),
-    ],
-    out: Annotated[Path, typer.Option("--out", "-o", metavar="DIR", help="The folder to write.")],
-    records: Annotated[
-        int | None,
-        typer.Option(
-            "--records",
-            metavar="N",
-            min=1,
-            help="The number of records, where it is public. [default: as the tables tell]",
-        ),
-    ] = None,
-    quiet: QuietFlag = False,
+    tables: str, schema: Path, origin: str, out: Path, records: int | None = None, quiet: bool = False
 ) -> None:
     """Make rows with bars from noisy tables that others measured. **Free**: nothing private is read.
 
@@ -267,37 +214,24 @@ def fit(
         output.print_warnings([*made.certificate["warnings"], *made.certificate["notes"]])
 
 
+@with_flags(
+    table=argument("TABLE", "The private table it was made from."),
+    queries=option(f"{SPEC} [default: those of the release]", "SPEC", "--queries", "-q"),
+    html=option("Write a page: pictures, pMSE, models, nearest records, an attack.", "FILE"),
+    target=option("With --html: the column that models are trained to tell.", "COLUMN"),
+    holdout=option("With --html: records that were never in the table, for an attack.", "TABLE"),
+)
 def evaluate(
-    folder: FolderArgument,
-    table: Annotated[str, typer.Argument(metavar="TABLE", help="The private table it was made from.")],
-    named: NamedTableFlag = None,
-    queries: Annotated[
-        list[str] | None,
-        typer.Option("--queries", "-q", metavar="SPEC", help=f"{SPEC} [default: those of the release]"),
-    ] = None,
-    html: Annotated[
-        Path | None,
-        typer.Option(
-            "--html", metavar="FILE", help="Write a page: pictures, pMSE, models, nearest records, an attack."
-        ),
-    ] = None,
-    target: Annotated[
-        str | None,
-        typer.Option(
-            "--target", metavar="COLUMN", help="With --html: the column that models are trained to tell."
-        ),
-    ] = None,
-    holdout: Annotated[
-        str | None,
-        typer.Option(
-            "--holdout",
-            metavar="TABLE",
-            help="With --html: records that were never in the table, for an attack.",
-        ),
-    ] = None,
-    of: OfFlag = None,
-    json: JsonFlag = False,
-    quiet: QuietFlag = False,
+    folder: Path,
+    table: str,
+    named: str | None = None,
+    queries: list[str] | None = None,
+    html: Path | None = None,
+    target: str | None = None,
+    holdout: str | None = None,
+    of: str | None = None,
+    json: bool = False,
+    quiet: bool = False,
 ) -> None:
     """Compare a release with the truth. **Not private: internal, do not publish.**
 
@@ -334,39 +268,38 @@ def evaluate(
 def _quality(
     release: Release, table: AnyTable, html: Path, target: str | None, holdout: str | None, progress: Progress
 ) -> None:
-    """The page, for its owner alone to read."""
     import os
 
-    from dualquery.errors import ReleaseError
     from dualquery.releases.quality import quality
     from dualquery.releases.quality_page import page
 
     found = quality(release, table, target=target, holdout=holdout, progress=progress)
-    try:
-        handle = os.open(html, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600)
-        with os.fdopen(handle, "w", encoding="utf-8") as stream:
-            stream.write(page(found, release))
-    except OSError as error:
-        raise ReleaseError(f"'{html}' cannot be written: {error.strerror}") from None
+    with (
+        writing(html),
+        os.fdopen(
+            os.open(html, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600), "w", encoding="utf-8"
+        ) as stream,
+    ):
+        stream.write(page(found, release))
 
 
 def print_evaluation(found: Evaluation) -> None:
     """Errors, as fractions of the table, under the stamp."""
     print(f"*** {found.stamp} ***\n")
+    short = output.fraction
+    synthetic = "" if found.synthetic_rows is None else f", {found.synthetic_rows:,} synthetic"
     facts = {
         "queries": f"{found.queries:,} ({found.workload})",
-        "records": f"{found.rows:,} in the table"
-        + ("" if found.synthetic_rows is None else f", {found.synthetic_rows:,} synthetic"),
+        "records": f"{found.rows:,} in the table{synthetic}",
         "mean error": _beside(found.mean_error, found.predicted_mean_error),
-        "rms error": output.fraction(found.rms_error),
-        "median error": output.fraction(found.median_error),
-        "95% are below": output.fraction(found.percentile_95_error),
+        "rms error": short(found.rms_error),
+        "median error": short(found.median_error),
+        "95% are below": short(found.percentile_95_error),
         "max error": _beside(found.max_error, found.predicted_max_error),
     }
-    if found.tables is not None:
+    if (l1 := found.tables) is not None:
         facts["tables"] = (
-            f"{found.tables.tables:,}, summed error (L1) {output.fraction(found.tables.mean_l1)} on average, "
-            f"{output.fraction(found.tables.max_l1)} at worst"
+            f"{l1.tables:,}, summed error (L1) {short(l1.mean_l1)} on average, {short(l1.max_l1)} at worst"
         )
     output.print_facts(facts)
     print()
@@ -375,23 +308,20 @@ def print_evaluation(found: Evaluation) -> None:
             "Of the rows that hang on units: L1 of tables, errors of questions",
             ["what", "number", "mean", "max"],
             [
-                [each.what, f"{each.number:,}", output.fraction(each.mean), output.fraction(each.largest)]
+                [each.what, f"{each.number:,}", short(each.mean), short(each.largest)]
                 for each in found.hanging
             ],
         )
-    output.print_table(
-        "Largest errors",
-        ["query", "truth", "release", "error"],
-        [
-            [
-                output.shortened(each.query),
-                f"{each.truth:.4f}",
-                f"{each.answer:.4f}",
-                output.fraction(abs(each.truth - each.answer)),
-            ]
-            for each in found.worst
-        ],
-    )
+    rows = [
+        (
+            output.shortened(each.query),
+            f"{each.truth:.4f}",
+            f"{each.answer:.4f}",
+            short(abs(each.truth - each.answer)),
+        )
+        for each in found.worst
+    ]
+    output.print_table("Largest errors", ["query", "truth", "release", "error"], rows)
 
 
 def _beside(found: float, predicted: float | None) -> str:
@@ -399,18 +329,10 @@ def _beside(found: float, predicted: float | None) -> str:
     return shown if predicted is None else f"{shown} (predicted {output.fraction(predicted)})"
 
 
-def verify(
-    folder: FolderArgument,
-    key: Annotated[
-        Path | None,
-        typer.Option(
-            "--key",
-            metavar="FILE",
-            help="The public key of whoever released it. [default: the one that the folder names]",
-        ),
-    ] = None,
-    json: JsonFlag = False,
-) -> None:
+@with_flags(
+    key=option("The public key of whoever released it. [default: the one that the folder names]", "FILE")
+)
+def verify(folder: Path, key: Path | None = None, json: bool = False) -> None:
     """Check that a release is as it was sealed: its files, its certificate, its signature.
 
     Examples:
@@ -429,12 +351,8 @@ def verify(
         output.print_facts(found.facts())
 
 
-def create(
-    file: Annotated[
-        Path, typer.Argument(metavar="FILE", help="Where to write the private key; FILE.pub is written too.")
-    ],
-    quiet: QuietFlag = False,
-) -> None:
+@with_flags(file=argument("FILE", "Where to write the private key; FILE.pub is written too."))
+def create(file: Path, quiet: bool = False) -> None:
     """Make a key that signs releases: FILE for you alone, FILE.pub for everybody.
 
     Example:

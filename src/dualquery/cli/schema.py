@@ -3,21 +3,11 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
-from dualquery.cli.flags import (
-    DeltaFlag,
-    NeighboursFlag,
-    QuietFlag,
-    RecordsFlag,
-    RecordsPerPersonFlag,
-    argument,
-    budget_from,
-    option,
-    with_flags,
-)
+from dualquery.cli.flags import argument, budget_from, option, with_flags
 from dualquery.cli.output import ProgressBars, say
-from dualquery.privacy.budget import Accounting
+from dualquery.errors import SchemaError
 from dualquery.privacy.neighbours import Neighbours
 
 if TYPE_CHECKING:
@@ -39,16 +29,26 @@ if TYPE_CHECKING:
         "Find the schema privately, for this ε: it is then public as it stands. Needs --ledger, which is charged.",
         "ε",
     ),
-    ledger=option(
-        "The ledger that a private draft is charged to, with its whole budget, beforehand.", "LEDGER"
+    ledger=(
+        str | None,
+        None,
+        option("The ledger that a private draft is charged to, with its whole budget, beforehand.", "LEDGER"),
     ),
-    dataset=option("The dataset in the ledger. [default: the only one]", "NAME"),
-    known=option(
-        "A schema of the columns that are public already: they cost nothing. For private drafts.", "FILE"
+    dataset=(str | None, None),
+    known=(
+        Path | None,
+        None,
+        option(
+            "A schema of the columns that are public already: they cost nothing. For private drafts.", "FILE"
+        ),
     ),
-    unit=option("The column that says whose record a row is; needed where a person is protected.", "COLUMN"),
+    unit=(
+        str | None,
+        None,
+        option("The column that says whose record a row is; needed where a person is protected.", "COLUMN"),
+    ),
     dry_run=option("Say what a private draft would see, and stop: nothing is counted or charged."),
-    force=option("Make a private draft even where it would see little."),
+    force=(bool, False, option("Make a private draft even where it would see little.")),
     encoding=option("The encoding of a text file that is not UTF-8, such as `latin-1` or `cp1252`.", "NAME"),
     out=option("Where to write it. [default: print it]", "FILE"),
 )
@@ -58,19 +58,15 @@ def draft(
     quantiles: int | None = None,
     for_epsilon: float | None = None,
     epsilon: float | None = None,
-    delta: DeltaFlag = None,
-    neighbours: NeighboursFlag = Neighbours.REPLACE,
-    records_per_person: RecordsPerPersonFlag = None,
-    records: RecordsFlag = None,
-    ledger: str | None = None,
-    dataset: str | None = None,
-    known: Path | None = None,
-    unit: str | None = None,
+    delta: float | None = None,
+    neighbours: Neighbours = Neighbours.REPLACE,
+    records_per_person: int | None = None,
+    records: int | None = None,
     dry_run: bool = False,
-    force: bool = False,
     encoding: str | None = None,
     out: Path | None = None,
-    quiet: QuietFlag = False,
+    quiet: bool = False,
+    **private: Any,
 ) -> None:
     """Write a first schema for a table: **read off the private data**, to be edited, or privately with `--epsilon`.
 
@@ -81,28 +77,19 @@ def draft(
     dualquery schema draft people.csv --epsilon 0.3 --ledger people.ledger --known codes.toml --out schema.toml
     ```
     """
-    from dualquery.errors import SchemaError
     from dualquery.table.draft import certificate_beside, schema_draft
 
     for file in () if out is None else (out, certificate_beside(out)) if epsilon is not None else (out,):
         if file.exists():
             raise SchemaError(f"'{file}' exists already; choose another name, or remove it first")
-    only = {
-        "--delta": delta, "--ledger": ledger, "--dataset": dataset, "--known": known, "--unit": unit,
-        "--dry-run": dry_run or None, "--force": force or None, "--records": records,
-    }  # fmt: skip
+    bins: dict[str, Any] = {"quantiles": quantiles, "for_epsilon": for_epsilon}
     if epsilon is None:
-        if given := [flag for flag, value in only.items() if value is not None]:
+        only = {"delta": delta, **private, "dry-run": dry_run, "records": records}
+        if given := [flag for flag, value in only.items() if value is not None and value is not False]:
             raise SchemaError(
-                f"{given[0]} is for a private draft; say its ε too (--epsilon), or leave it out"
+                f"--{given[0]} is for a private draft; say its ε too (--epsilon), or leave it out"
             )
-        made = schema_draft(
-            table,
-            quantiles=quantiles,
-            for_epsilon=for_epsilon,
-            public_reference=public_reference,
-            encoding=encoding,
-        )
+        made = schema_draft(table, public_reference=public_reference, encoding=encoding, **bins)
     else:
         if table is None or public_reference is not None:
             raise SchemaError("a private draft reads the private table; give it, and no public one")
@@ -110,30 +97,20 @@ def draft(
 
         budget = _budget(epsilon, delta, neighbours, records)
         if dry_run:
+            known, unit = private["known"], private["unit"]
             plan = draft_plan(
                 table, budget=budget, known=known, unit=unit, records=records, encoding=encoding
             )
             print("\n".join(plan.lines()))
             return
-        if ledger is None:
+        if private["ledger"] is None:
             raise SchemaError(
                 "a private draft is charged to a ledger, so that it and the release add up: name it (--ledger); for "
                 "the number of bins that suit the ε of a release, say --for-epsilon"
             )
-        with ProgressBars(wanted=not quiet) as progress:
+        with ProgressBars(wanted=not quiet) as tell:
             made = private_draft(
-                table,
-                budget=budget,
-                ledger=ledger,
-                dataset=dataset,
-                known=known,
-                unit=unit,
-                records=records,
-                quantiles=quantiles,
-                for_epsilon=for_epsilon,
-                encoding=encoding,
-                force=force,
-                progress=progress,
+                table, budget=budget, records=records, encoding=encoding, progress=tell, **bins, **private
             )
     if out is None:
         print(str(made), end="")
@@ -156,14 +133,14 @@ def _budget(epsilon: float, delta: float | None, neighbours: Neighbours, records
     """ε alone where the public number of records gives δ."""
     if delta is None and neighbours is Neighbours.REPLACE:
         return epsilon
-    return budget_from(epsilon, delta, rows=records, neighbours=neighbours, accounting=Accounting.TIGHTEST)
+    return budget_from(epsilon, delta, rows=records, neighbours=neighbours)
 
 
 @with_flags(
     schema=argument("FILE", "The schema."), table=argument("TABLE", "The private table that it should fit.")
 )
-def check(schema: Path, table: str | None = None, quiet: QuietFlag = False) -> None:
-    """Say what is missing in a schema, and what of a table has no place in it: **internal, do not publish**.
+def check(schema: Path, table: str | None = None, quiet: bool = False) -> None:
+    """Say what a schema still lacks, and which columns of a table it does not fit: **internal, do not publish**.
 
     Example:
 
@@ -171,7 +148,6 @@ def check(schema: Path, table: str | None = None, quiet: QuietFlag = False) -> N
     dualquery schema check schema.toml people.csv
     ```
     """
-    from dualquery.errors import SchemaError
     from dualquery.queries.rules import checked
 
     found = checked(schema, table)

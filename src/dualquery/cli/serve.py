@@ -8,24 +8,14 @@ import sys
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Any
 
 import typer
 from typer.core import TyperGroup
 
-from dualquery.cli.flags import (
-    ByFlag,
-    DeltaFlag,
-    EpsilonFlag,
-    JsonFlag,
-    NeighboursFlag,
-    QuietFlag,
-    RecordsPerPersonFlag,
-    SchemaFlag,
-    argument,
-    option,
-    with_flags,
-)
+from dualquery.cli import output
+from dualquery.cli.flags import argument, option, with_flags
+from dualquery.errors import DualQueryError, QueryError
 from dualquery.privacy.neighbours import Neighbours
 
 if TYPE_CHECKING:
@@ -39,7 +29,7 @@ EXPIRES = option(
     "12h, 30d, 4w or a date: the token opens nothing after that. [default: never]", "WHEN", show_default=False
 )
 TRUST = option(
-    "Believe that this ledger is the newest, where the witness beside it is lost. Never after a restore."
+    "Believe that this ledger is the newest, if the witness beside it is lost. Never after a restore."
 )
 
 
@@ -119,7 +109,7 @@ def revoke(analyst: str, service: Path = Path("service.toml")) -> None:
 
 
 @with_flags(service=SERVICE)
-def list_all(service: Path = Path("service.toml"), json: JsonFlag = False) -> None:
+def list_all(service: Path = Path("service.toml"), json: bool = False) -> None:
     """List who has or had a token, with the quota; never the tokens, which nobody knows.
 
     Examples:
@@ -128,7 +118,6 @@ def list_all(service: Path = Path("service.toml"), json: JsonFlag = False) -> No
     dualquery serve token list
     ```
     """
-    from dualquery.cli import output
     from dualquery.service import tokens
 
     holders = tokens.known(*_ledger(service)).everybody
@@ -159,66 +148,69 @@ class ServeGroup(TyperGroup):
         return list(super().parse_args(ctx, args))
 
 
-def _wish(kind: Any, default: Any, help: str, metavar: str | None = None, **look: Any) -> Any:
-    """A flag that `service.run.begin` is given by its name."""
-    return Annotated[kind, option(help, metavar, **look)], default
-
-
 @with_flags(
     table=argument("TABLE", "The private table."),
-    out=option("Where to write the service down.", "FILE"),
-    records=typer.Option(
-        "--records", "--public-rows", metavar="N", help="The number of records, where it is to be public."
-    ),
-    delta=(DeltaFlag, None),
-    neighbours=(NeighboursFlag, Neighbours.REPLACE),
-    records_per_person=(RecordsPerPersonFlag, None),
-    dataset=_wish(str | None, None, "[default: the name of the table]", "NAME", show_default=False),
-    ledger=_wish(
+    out=option("The file to write, which describes the service.", "FILE"),
+    records=option("The number of records, if it is public.", "N", "--records", "--public-rows"),
+    delta=(float | None, None),
+    neighbours=(Neighbours, Neighbours.REPLACE),
+    records_per_person=(int | None, None),
+    dataset=(
         str | None,
         None,
-        "A new file, or `postgresql://user@host/database`. [default: a file beside the service]",
-        "PLACE",
-        show_default=False,
+        option("What analysts call the table. [default: its name]", "NAME", show_default=False),
     ),
-    book=_wish(
+    ledger=(
         str | None,
         None,
-        "The ledger of all releases of the dataset (`dualquery ledger create --questions`): it is charged with the "
-        "whole budget.",
-        "LEDGER",
-        show_default=False,
+        option(
+            "A new file, or `postgresql://user@host/database`. [default: a file beside the service]", "PLACE"
+        ),
     ),
-    share=_wish(float, 0.9, "Of the budget, for the first release.", "S"),
-    release=_wish(Path | None, None, "Start from this earlier release of the table instead.", "DIR"),
-    questions=_wish(int, 2000, "One false fire in so many questions.", "K", min=1),
-    tolerance=_wish(
+    book=(
+        str | None,
+        None,
+        option(
+            "The ledger of all releases of the dataset (`dualquery ledger create --questions`): it is charged with "
+            "the whole budget.",
+            "LEDGER",
+        ),
+    ),
+    share=(float, 0.9, option("The share of the budget for the first release.", "S")),
+    release=(Path | None, None, option("Start from this earlier release of the table instead.", "DIR")),
+    questions=(int, 2000, option("In so many questions one may be measured without need.", "K", min=1)),
+    tolerance=(
         float | None,
         None,
-        "How far off an answer may be, as a fraction of the table. [default: what 1% of the budget buys]",
-        "T",
-        show_default=False,
+        option(
+            "How far off an answer may be, as a fraction of the table. [default: what 1% of the budget buys]",
+            "T",
+        ),
     ),
-    test=_wish(
+    test=(
         str,
         "hazard",
-        "How questions are tested: hazard; or sparse-vector, online private multiplicative weights without a "
-        "release, which promises an error and needs a small universe.",
-        "NAME",
+        option(
+            "How questions are tested: hazard; or sparse-vector, online private multiplicative weights without a "
+            "release, which promises an error and needs a small universe.",
+            "NAME",
+        ),
     ),
-    resume=_wish(
+    resume=(
         bool,
         False,
-        "Go on with a beginning that was stopped, by the same command: nothing is charged a second time.",
+        option(
+            "Go on with a beginning that was stopped, by the same command: nothing is charged a second time."
+        ),
     ),
 )
 def init(
     table: Path,
-    schema: SchemaFlag,
-    epsilon: EpsilonFlag,
+    schema: Path,
+    epsilon: float,
     out: Path,
     records: int | None = None,
-    quiet: QuietFlag = False,
+    quiet: bool = False,
     **given: Any,
 ) -> None:
     """Begin a service: open its ledger, make the first release, write it all down. **Spends** the release's share.
@@ -232,7 +224,6 @@ def init(
     dualquery serve init people.csv --schema schema.toml --epsilon 1 --test sparse-vector --out service.toml
     ```
     """
-    from dualquery.cli import output
 
     with output.ProgressBars(wanted=not quiet) as progress:
         from dualquery.service.journal import ledger_status
@@ -241,32 +232,28 @@ def init(
         made = begin(
             table, schema=schema, epsilon=epsilon, out=out, public_rows=records, progress=progress, **given
         )
-    if not quiet:
-        output.print_facts(
-            {
-                "service": str(out),
-                "dataset": made.dataset,
-                "privacy": f"ε = {made.epsilon:g}, δ = {made.delta:g}, neighbours {made.neighbours}",
-                **({"release": str(made.path(made.release))} if made.release else {}),
-                **_accuracy(ledger_status(made).accuracy),
-                "ledger": made.ledger,
-                "next": f"dualquery serve token add NAME --service {out}, then dualquery serve {out}",
-            }
-        )
-
-
-def _accuracy(words: str | None) -> dict[str, str]:
-    return {} if words is None else {"accuracy": words}
+    if quiet:
+        return
+    facts = {
+        "service": str(out),
+        "dataset": made.dataset,
+        "privacy": f"ε = {made.epsilon:g}, δ = {made.delta:g}, neighbours {made.neighbours}",
+        "release": str(made.path(made.release)) if made.release else None,
+        "accuracy": ledger_status(made).accuracy,
+        "ledger": made.ledger,
+        "next": f"dualquery serve token add NAME --service {out}, then dualquery serve {out}",
+    }
+    output.print_facts({name: fact for name, fact in facts.items() if fact is not None})
 
 
 @with_flags(
     service=SERVICE_FILE,
-    host=option("[default: as the file says, 127.0.0.1]", "HOST"),
-    port=option("[default: as the file says, 8642]", "PORT"),
+    host=option("The address to listen at. [default: as the file says, 127.0.0.1]", "HOST"),
+    port=option("The port. [default: as the file says, 8642]", "PORT"),
     tls_certificate=option("Serve HTTPS with this certificate.", "FILE"),
-    tls_key=option("And its key.", "FILE"),
+    tls_key=option("The private key of that certificate.", "FILE"),
     trust_ledger=TRUST,
-    log_json=option("Print a line of JSON a request; no question is in it."),
+    log_json=option("Print one line of JSON per request; no question is in it."),
     table_changed=option(
         "The records are others than before, on purpose. The budget stays; the ledger notes the change."
     ),
@@ -280,7 +267,7 @@ def run(
     trust_ledger: bool = False,
     log_json: bool = False,
     table_changed: bool = False,
-    quiet: QuietFlag = False,
+    quiet: bool = False,
 ) -> None:
     """Run a service until interrupted: HTTP and a web page. `dualquery serve SERVICE` for short.
 
@@ -291,7 +278,6 @@ def run(
     dualquery serve service.toml --host 0.0.0.0 --tls-certificate host.pem --tls-key host.key
     ```
     """
-    from dualquery.cli.output import ProgressBars
     from dualquery.service.run import serve
     from dualquery.service.settings import read_settings
 
@@ -299,7 +285,7 @@ def run(
     given = {"host": host, "port": port, "certificate": tls_certificate, "key": tls_key}
     changed = {name: value for name, value in given.items() if value is not None}
     settings = replace(settings, http=replace(settings.http, **changed))  # type: ignore[arg-type]
-    with ProgressBars(wanted=not quiet) as progress:
+    with output.ProgressBars(wanted=not quiet) as progress:
         ready = None if quiet else partial(print, flush=True)
         log = partial(print, flush=True) if log_json else None
         serve(
@@ -308,7 +294,7 @@ def run(
 
 
 @with_flags(service=SERVICE_FILE, trust_ledger=TRUST)
-def status(service: Path, trust_ledger: bool = False, json: JsonFlag = False) -> None:
+def status(service: Path, trust_ledger: bool = False, json: bool = False) -> None:
     """Verify the ledger, and show what is spent and left, fires left, and answers given. Costs no privacy.
 
     Examples:
@@ -317,7 +303,6 @@ def status(service: Path, trust_ledger: bool = False, json: JsonFlag = False) ->
     dualquery serve status service.toml
     ```
     """
-    from dualquery.cli import output
     from dualquery.service.journal import ledger_status
     from dualquery.service.settings import read_settings
 
@@ -327,25 +312,25 @@ def status(service: Path, trust_ledger: bool = False, json: JsonFlag = False) ->
         output.print_json(found.to_json())
         return
     answers = ", ".join(f"{count:,} {badge}" for badge, count in sorted(found.answers.items())) or "none"
-    output.print_facts(
-        {
-            "dataset": found.dataset,
-            "cap": f"ε = {settings.epsilon:g}, δ = {settings.delta:g}, neighbours {settings.neighbours}",
-            **_accuracy(found.accuracy),
-            "spent": f"{100 * found.spent / found.cap:.3g}% (the release {100 * found.release / found.cap:.3g}%)",
-            "left": f"{100 * found.left / found.cap:.3g}%, {found.fires_left:,} fires",
-            "answers given": answers,
-            "fires": f"{found.fires:,}, and {found.burned:,} burned by unclean stops",
-            "running": "yes, or stopped uncleanly" if found.running else "no",
-            "ledger": f"{found.head.length:,} lines follow from each other, head {found.head.hash}",
-        }
+    spent, release, left = (
+        f"{100 * part / found.cap:.3g}%" for part in (found.spent, found.release, found.left)
     )
+    facts = {
+        "dataset": found.dataset,
+        "cap": f"ε = {settings.epsilon:g}, δ = {settings.delta:g}, neighbours {settings.neighbours}",
+        "accuracy": found.accuracy,
+        "spent": f"{spent} (the release {release})",
+        "left": f"{left}, {found.fires_left:,} fires",
+        "answers given": answers,
+        "fires": f"{found.fires:,}, and {found.burned:,} burned by unclean stops",
+        "running": "yes, or stopped uncleanly" if found.running else "no",
+        "ledger": f"{found.head.length:,} lines follow from each other, head {found.head.hash}",
+    }
+    output.print_facts({name: fact for name, fact in facts.items() if fact is not None})
 
 
-@with_flags(
-    service=SERVICE_FILE, last=option("Only so many lines, the newest.", "N", min=1), trust_ledger=TRUST
-)
-def log(service: Path, last: int | None = None, trust_ledger: bool = False, json: JsonFlag = False) -> None:
+@with_flags(service=SERVICE_FILE, last=option("Only the newest N lines.", "N", min=1), trust_ledger=TRUST)
+def log(service: Path, last: int | None = None, trust_ledger: bool = False, json: bool = False) -> None:
     """Verify the ledger, and print its lines: what was paid, told and granted, and to whom. Costs no privacy.
 
     Examples:
@@ -355,7 +340,6 @@ def log(service: Path, last: int | None = None, trust_ledger: bool = False, json
     dualquery serve log service.toml --last 20 --json
     ```
     """
-    from dualquery.cli import output
     from dualquery.service.journal import log_of
     from dualquery.service.settings import read_settings
 
@@ -363,10 +347,11 @@ def log(service: Path, last: int | None = None, trust_ledger: bool = False, json
     if json:
         output.print_json(rows)
         return
+    heads = ["line", "kind", "analyst", "units", "what"]
     shown = [
         [f"{row['line']}", row["kind"], row["analyst"], f"{row['units']:,}", row["words"]] for row in rows
     ]
-    output.print_table("Ledger", ["line", "kind", "analyst", "units", "what"], shown)
+    output.print_table("Ledger", heads, shown)
 
 
 token = typer.Typer(help="Who may ask, and how much.", rich_markup_mode="markdown")
@@ -383,26 +368,30 @@ serve.add_typer(token, name="token")
 @with_flags(
     url=argument("URL", "Of a service: `http://127.0.0.1:8642`."),
     question=argument("[QUESTION]", "A query, or a table: `region by sex`."),
-    tolerance=option("How far off an answer may be before it is noticed.", "T"),
+    tolerance=option("The error that the check should notice, as a fraction of the table.", "T"),
     buy=option(
         "Have it measured with this standard error, for its price; the ± is then about twice that.", "ERROR"
     ),
     free=option("The hypothesis alone: no test, no cost."),
     quote=option("Say what it would cost, and ask nothing."),
-    dataset=option("[default: the interactive table]", "NAME", show_default=False),
-    token_file=option("Where your token is. [default: DUALQUERY_TOKEN]", "FILE"),
+    dataset=option(
+        "The table or release to ask. [default: the interactive table]", "NAME", show_default=False
+    ),
+    token_file=option(
+        "The file with your token. [default: the environment variable DUALQUERY_TOKEN]", "FILE"
+    ),
 )
 def ask(
     url: str,
     question: str | None = None,
-    by: ByFlag = None,
+    by: list[str] | None = None,
     tolerance: float | None = None,
     buy: float | None = None,
     free: bool = False,
     quote: bool = False,
     dataset: str | None = None,
     token_file: Path | None = None,
-    json: JsonFlag = False,
+    json: bool = False,
 ) -> None:
     """Ask a service a question. **Usually free**, at most the price of a paid check; with `--buy`, its price.
 
@@ -416,8 +405,6 @@ def ask(
     dualquery ask http://127.0.0.1:8642 "income >= 50000" --buy 0.002 --quote
     ```
     """
-    from dualquery.cli import output
-    from dualquery.errors import DualQueryError
     from dualquery.service.client import Client
 
     if (buy is not None) + (tolerance is not None) + free > 1:
@@ -436,8 +423,6 @@ def ask(
 
 def _question(question: str | None, by: list[str] | None) -> str:
     """One of the two: a text, or the table over some attributes as a text."""
-    from dualquery.errors import QueryError
-
     if (question is None) == (not by):
         raise QueryError("ask one thing: a QUESTION, or a table with --by")
     if question is not None:
@@ -458,8 +443,6 @@ def _written(name: str) -> str:
 
 def _token(file: Path | None) -> str:
     """From a file or the environment: a command line can be read by everybody on the machine."""
-    from dualquery.errors import DualQueryError
-
     try:
         token = os.environ.get("DUALQUERY_TOKEN", "") if file is None else file.read_text(encoding="ascii")
     except (OSError, UnicodeDecodeError):

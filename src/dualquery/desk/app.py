@@ -179,6 +179,32 @@ def application(desk: Desk, port: Callable[[], int]) -> FastAPI:
         path.write_text(columns.edited(asked, path), encoding="utf-8")
         return columns.shown(path)
 
+    @app.post("/v1/private/command", dependencies=guarded)
+    def foreseen(asked: commands.WantedPrivateDraft) -> dict[str, str]:
+        """What the button of a private draft would run."""
+        schema = columns.stated(desk.folder / commands.schema_of(asked.table))[1]
+        found = commands.private_draft(asked, unit=schema.unit, encoding=schema.encoding)
+        return {"command": written(found)}
+
+    @app.post("/v1/private", dependencies=guarded)
+    def find(asked: commands.WantedPrivateDraft, key: JobKey) -> dict[str, Any]:
+        known, said = columns.stated(desk.folder / commands.schema_of(asked.table))
+        if asked.known != (known is not None):
+            raise ProblemError(409, "changed", "the schema was saved in another window; load the page again")
+        arguments = commands.private_draft(asked, unit=said.unit, encoding=said.encoding)
+        schema, aside = (desk.folder / of(asked.table) for of in (commands.schema_of, commands.read_off_of))
+
+        def before() -> None:
+            if known is not None:
+                (desk.folder / commands.known_of(asked.table)).write_text(known, encoding="utf-8")
+            schema.replace(aside)
+
+        def failed() -> None:
+            if not schema.exists():
+                aside.replace(schema)
+
+        return desk.jobs.start(key, arguments, before, failed).to_json()
+
     @app.post("/v1/check", dependencies=guarded)
     def check(asked: commands.WantedTable, key: JobKey) -> dict[str, Any]:
         return desk.jobs.start(key, commands.check(asked)).to_json()

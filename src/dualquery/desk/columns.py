@@ -22,8 +22,8 @@ from dualquery.errors import SchemaError
 from dualquery.service.limits import ProblemError
 from dualquery.table.columns import Categorical
 from dualquery.table.domain import Column, Domain, Items
-from dualquery.table.draft import OPEN
-from dualquery.table.schema import MARK, About, attribute_text, column_in, parse_schema, schema_text
+from dualquery.table.draft import OPEN, certificate_beside
+from dualquery.table.schema import MARK, About, Schema, attribute_text, column_in, parse_schema, schema_text
 from dualquery.table.toml_text import document
 
 MOST_COLUMNS = 1_000  # that a page is for
@@ -76,6 +76,7 @@ def shown(path: Path) -> dict[str, Any]:
         "digest": digest(text),
         "draft": schema.draft,
         "about": schema.about.entries(),
+        "certificate": certificate_beside(path).exists(),
         "unit": schema.unit,
         "units": units,
         "columns": [
@@ -84,6 +85,20 @@ def shown(path: Path) -> dict[str, Any]:
         ],
         "left_out": [{"name": json.loads(name), "reason": why} for name, why in _LEFT_OUT.findall(text)],
     }
+
+
+def stated(path: Path) -> tuple[str | None, Schema]:
+    """The part of a schema that is marked public, as a file of its own, and the schema; None where nothing is."""
+    text = _text(path)
+    schema = parse_schema(text, origin=f"schema file '{path.name}'", folder=path.parent)
+    parts = zip(schema.domain.columns, _ATTRIBUTE.split(text)[1:], strict=True)
+    public = tuple(column for column, part in parts if MARK not in part)
+    if len(public) == len(schema.domain.columns):
+        raise SchemaError("every column is public already, so there is nothing to be found")
+    if not public:
+        return None, schema
+    known = replace(schema, domain=Domain(public), draft=False, marked=0)
+    return schema_text(known, heading="Public, as it was marked at the desk."), schema
 
 
 def _shown(column: Column) -> dict[str, Any]:

@@ -9,6 +9,7 @@ from typing import Annotated, Literal
 from pydantic import BaseModel, ConfigDict, Field
 
 from dualquery.errors import DataError
+from dualquery.table.draft import certificate_beside
 from dualquery.table.reading import BUILT_IN
 from dualquery.table.reading.postgresql import is_database
 from dualquery.table.reading.source import COMPRESSION
@@ -52,6 +53,16 @@ class WantedDraft(WantedTable):
     encoding: Name | None = None
 
 
+class WantedPrivateDraft(WantedTable):
+    """What is undecided of a schema, to be found privately; what is marked public is stated."""
+
+    known: bool  # whether anything is
+    epsilon: Epsilon
+    delta: Delta | None = None
+    neighbours: Relation = "replace"
+    records_per_person: Count | None = None
+
+
 class Released(WantedTable):
     """A release, as `dualquery plan` and `dualquery release` are asked for it."""
 
@@ -63,6 +74,7 @@ class Released(WantedTable):
     expected: Count | None = None  # about how many records, where that is private; for plans alone
     limit: Share | None = None  # the largest mean error of a table of two attributes that is good enough
     ledger: bool = False
+    draft: bool = False  # whether the counts of the private draft are used again
     sign: bool = False
     registry: bool = False
 
@@ -94,6 +106,16 @@ def accept_of(table: str) -> str:
     return f"{stem(table)}.accept.toml"
 
 
+def known_of(table: str) -> str:
+    """What is stated to a private draft."""
+    return f"{stem(table)}.known.toml"
+
+
+def read_off_of(table: str) -> str:
+    """The unpaid draft, once a private one takes its place."""
+    return f"{stem(table)}.read-off.toml"
+
+
 KEY = "steward.key"
 
 
@@ -104,7 +126,7 @@ def tables_in(folder: Path) -> list[str]:
         ours = (
             each.name.startswith(".")
             or each.is_dir()
-            or each.name.endswith((".toml", ".ledger", ".key", ".pub"))
+            or each.name.endswith((".toml", ".ledger", ".key", ".pub", ".certificate.json"))
         )
         if not ours and any(source.handles(str(each)) for source in BUILT_IN):
             found.append(each.name)
@@ -118,6 +140,21 @@ def draft(asked: WantedDraft) -> list[str]:
             "a schema is drafted from files; save the table of the database as Parquet, or write one by hand"
         )
     return ["schema", "draft", *asked.arguments(), *encoding, "--out", schema_of(asked.table), "--quiet"]
+
+
+def private_draft(asked: WantedPrivateDraft, *, unit: str | None, encoding: str | None) -> list[str]:
+    if asked.named is not None:
+        raise DataError("a schema is found in files; save the table of the database as Parquet")
+    return [
+        *("schema", "draft", *asked.arguments(), "--epsilon", figure(asked.epsilon)),
+        *(() if asked.delta is None else ("--delta", figure(asked.delta))),
+        *_relation(asked.neighbours, asked.records_per_person),
+        *("--ledger", ledger_of(asked.table)),
+        *(("--known", known_of(asked.table)) if asked.known else ()),
+        *(() if unit is None else (f"--unit={unit}",)),
+        *(() if encoding is None else ("--encoding", encoding)),
+        *("--out", schema_of(asked.table)),
+    ]
 
 
 def check(asked: WantedTable) -> list[str]:
@@ -146,6 +183,7 @@ def release(asked: Released, out: str) -> list[str]:
         *_relation(asked.neighbours, asked.records_per_person),
         *(() if asked.limit is None else ("--accept", accept_of(asked.table))),
         *(("--ledger", ledger_of(asked.table)) if asked.ledger else ()),
+        *(("--draft", str(certificate_beside(Path(schema_of(asked.table))))) if asked.draft else ()),
         *(("--sign", KEY) if asked.sign else ()),
         *(("--registry",) if asked.registry else ()),
         *("--out", out, "--json"),

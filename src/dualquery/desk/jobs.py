@@ -69,11 +69,16 @@ class Jobs:
         self._process: subprocess.Popen[str] | None = None
 
     def start(
-        self, key: str, arguments: Sequence[str], before: Callable[[], object] = lambda: None
+        self,
+        key: str,
+        arguments: Sequence[str],
+        before: Callable[[], object] = lambda: None,
+        failed: Callable[[], object] = lambda: None,
     ) -> DeskJob:
         """The job of this key: begun now, unless it was before; refused while another one runs.
 
-        What it reads is written `before`, so that no other window changes it under a job that runs.
+        What it reads is written `before`, so that no other window changes it under a job that runs; what was moved
+        out of its way is put back where it has `failed`.
         """
         with self._lock:
             if (known := self._known.get(key)) is not None:
@@ -88,7 +93,7 @@ class Jobs:
             job = self._known[key] = DeskJob(key, tuple(arguments))
             for old in list(self._known)[:-MOST_KEPT]:
                 del self._known[old]
-        Thread(target=self._run, args=(job,), daemon=True).start()
+        Thread(target=self._run, args=(job, failed), daemon=True).start()
         return job
 
     def of(self, key: str) -> DeskJob:
@@ -101,7 +106,7 @@ class Jobs:
         if self._process is not None and self._process.poll() is None:
             self._process.terminate()
 
-    def _run(self, job: DeskJob) -> None:
+    def _run(self, job: DeskJob, failed: Callable[[], object]) -> None:
         command = [sys.executable, "-m", "dualquery", *job.arguments]
         try:
             self._process = process = subprocess.Popen(
@@ -122,10 +127,13 @@ class Jobs:
             job.output = process.stdout.read(MOST_WORDS)
             process.stdout.close()
             reading.join()
-            job.code = process.wait()
+            code = process.wait()
         except OSError as error:
             job.said.append(f"Error: the command cannot be started: {error.strerror}")
-            job.code = 2
+            code = 2
+        if code:
+            failed()
+        job.code = code  # last: whoever sees it finds everything in its place
 
     @staticmethod
     def _listen(job: DeskJob, lines: Any) -> None:

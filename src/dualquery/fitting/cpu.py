@@ -25,9 +25,10 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from dualquery.compiled import njit
+from dualquery.compiled import njit, popcount
 from dualquery.fitting.fitter import RAREST, Chains, ItemTargets, Seeds, Targets
 from dualquery.pool import in_shares
+from dualquery.table.records import pack_bits
 from dualquery.types import Cells, Integers, Set
 
 BINARY_ATTRIBUTES = 160  # of which all triples are kept at once, in every chain: 16 MB
@@ -490,7 +491,8 @@ def binary_passes(targets: Targets, start: Chains, heat: Sequence[float], seeds:
     weights = (asked.weight[1], asked.weight[2], asked.weight[3] if triples else none)
     pulls = (asked.pull[1], asked.pull[2], asked.pull[3] if triples else none)
     sums = tuple(np.zeros((len(start), *pull.shape), np.float32) for pull in pulls)
-    in_shares(signed_sums, len(start), signs, *sums)
+    bits = np.stack([pack_bits(rows.T != 0) for rows in start])
+    in_shares(signed_sums, len(start) * width, bits, count, *sums)
     residuals = tuple(
         (count * pull[None] - weight[None] * total).astype(np.float32)
         for pull, weight, total in zip(pulls, weights, sums, strict=True)
@@ -510,32 +512,35 @@ def binary_passes(targets: Targets, start: Chains, heat: Sequence[float], seeds:
 
 
 @njit(cache=True)
-def signed_sums(lower, upper, signs, one, two, three):  # type: ignore[no-untyped-def]
-    """Σ over a chain's rows of χ_B, for sets of one, two and three attributes; the larger ones symmetric."""
-    _, count, width = signs.shape
-    has_triples = three.shape[1] > 0
-    for chain in range(lower, upper):
-        for r in range(count):
-            row = signs[chain, r]
-            for j in range(width):
-                one[chain, j] += row[j]
-                for k in range(width):
-                    both = row[j] * row[k]
-                    two[chain, j, k] += both
-                    if has_triples and j < k:
-                        here = three[chain, j, k]
-                        for m in range(k + 1, width):
-                            here[m] += both * row[m]
-        if has_triples:
-            for j in range(width):
-                for k in range(j + 1, width):
-                    for m in range(k + 1, width):
-                        value = three[chain, j, k, m]
-                        three[chain, j, m, k] = value
-                        three[chain, k, j, m] = value
-                        three[chain, k, m, j] = value
-                        three[chain, m, j, k] = value
-                        three[chain, m, k, j] = value
+def signed_sums(lower, upper, bits, rows, one, two, three):  # type: ignore[no-untyped-def]
+    """Σ over a chain's rows of χ_B = rows − 2·(how many have an odd number of ones in B); larger ones symmetric.
+
+    Of sets whose least attribute is j, for item = chain · attributes + j; bits[chain, j] has a bit a row.
+    """
+    width, words = bits.shape[1], bits.shape[2]
+    both = np.empty(words, np.uint64)
+    for item in range(lower, upper):
+        chain, j = item // width, item % width
+        for k in range(j, width):
+            odd = np.uint64(0)
+            for w in range(words):
+                both[w] = bits[chain, j, w] ^ bits[chain, k, w]
+                odd += popcount(both[w])
+            two[chain, j, k] = two[chain, k, j] = rows - 2 * np.int64(odd)
+            if k == j or three.shape[1] == 0:
+                continue
+            for m in range(k + 1, width):
+                odd = np.uint64(0)
+                for w in range(words):
+                    odd += popcount(both[w] ^ bits[chain, m, w])
+                value = rows - 2 * np.int64(odd)
+                three[chain, j, k, m] = three[chain, j, m, k] = value
+                three[chain, k, j, m] = three[chain, k, m, j] = value
+                three[chain, m, j, k] = three[chain, m, k, j] = value
+        odd = np.uint64(0)
+        for w in range(words):
+            odd += popcount(bits[chain, j, w])
+        one[chain, j] = rows - 2 * np.int64(odd)
 
 
 @njit(cache=True)

@@ -18,7 +18,7 @@ from contextvars import ContextVar
 from dataclasses import dataclass, field, replace
 from itertools import combinations
 from math import prod
-from typing import Any, Protocol
+from typing import Any, NamedTuple, Protocol
 
 import numpy as np
 from numpy.typing import NDArray
@@ -132,19 +132,37 @@ def usual_fitter() -> Fitter | None:
 
 
 REPLICAS = 4  # of a release, from which its errors are seen (`mechanisms.error_bars`)
-CHAINS = 2
-CHAIN_ROWS = 20_000
-SNAPSHOTS = 3
+REPLICA_ROWS, COLD_REPLICA_ROWS = (
+    12_000,
+    20_000,
+)  # at most; with more its bars are as good, to one part in twenty
 WARM_UP = (4.0, 2.0, 1.0)  # temperatures before the first snapshot, in units of the last one
-REPLICA_ROWS = 12_000  # of a replica, at most ...
-# ... which is as good with more, to one part in twenty; also of rows that were fitted
 SHORT_WARM_UP = (2.0, 1.0)
-COLD = 5e-4  # noise of a cell, as a fraction of the table, below which a replica needs more rows and a whole warm-up
+COLD = (
+    5e-4  # noise of a cell, as a fraction of the table, below which rows need long chains and a whole warm-up
+)
 TEMPERATURE = 0.6  # standard deviations of the noise in a cell of a pair's table
 LEAST_TEMPERATURE = 1e-5  # of the rows: below it a chain freezes before it has mixed
 VISIT_SECONDS = 2.5e-9  # per value looked at
 COUNT_SECONDS = 2e-9  # per record and table, two cores
 INTERPRETER_BYTES = 200_000_000
+
+
+class Chaining(NamedTuple):
+    """How rows are fitted: at most so many chains of at least so many rows, then longer ones, then kept more often.
+
+    Of N rows in C chains a cell is off by some √C/N, because rows are whole numbers: more chains, of which each may
+    have a thread, are right where noise hides that.
+    """
+
+    chains: int
+    least: int
+    rows: int
+    snapshots: int
+
+
+LONG = Chaining(4, 7_500, 15_000, 2)
+SHORT = Chaining(8, 3_000, 5_000, 3)  # where noise is not cold
 
 
 @dataclass(frozen=True)
@@ -159,21 +177,30 @@ class Effort:
 
     @staticmethod
     def of(rows: int | None) -> Effort:
-        """Up to a limit a chain holds CHAIN_ROWS; then more snapshots are kept, then longer chains."""
+        """By default as many as the long chains have; whatever the noise, which `shared_out` is told."""
         if rows is None:
-            rows = CHAINS * CHAIN_ROWS * SNAPSHOTS
+            rows = LONG.chains * LONG.rows * LONG.snapshots
         if rows < 1:
             raise DualQueryError("--synthetic-rows must be at least 1")
-        chains = min(CHAINS, rows)
-        chain_rows = min(-(-rows // chains), CHAIN_ROWS)
-        snapshots = min(SNAPSHOTS, -(-rows // (chains * chain_rows)))
+        return Effort._of(rows, LONG)
+
+    @staticmethod
+    def _of(rows: int, layout: Chaining) -> Effort:
+        chains = min(rows, max(2, min(layout.chains, rows // layout.least)))
+        chain_rows = min(-(-rows // chains), layout.rows)
+        snapshots = min(layout.snapshots, -(-rows // (chains * chain_rows)))
         return Effort(chains, -(-rows // (chains * snapshots)), snapshots, rows)
+
+    def shared_out(self, noise: float) -> Effort:
+        """As many rows, in chains that suit the noise of a cell."""
+        return self if noise < COLD else Effort._of(self.rows, SHORT)
 
     def shorter(self, noise: float) -> Effort:
         """Of a replica (`mechanisms.error_bars`), given the noise of a cell: the less, the longer it takes."""
         if noise < COLD:
-            return Effort.of(min(self.rows, CHAIN_ROWS))
-        return replace(Effort.of(min(self.rows, REPLICA_ROWS)), warm_up=SHORT_WARM_UP)
+            return Effort.of(min(self.rows, COLD_REPLICA_ROWS))
+        short = Effort.of(min(self.rows, REPLICA_ROWS)).shared_out(noise)
+        return replace(short, warm_up=SHORT_WARM_UP)
 
     @property
     def rounds(self) -> int:

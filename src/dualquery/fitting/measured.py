@@ -40,6 +40,28 @@ class Numbers:
 
 
 @dataclass(frozen=True, eq=False)
+class CellSums:
+    """What was counted of one attribute before: for each number, the cells whose records it adds up."""
+
+    attribute: int
+    cells: NDArray[np.bool_]  # one row a number
+
+    def informed(self, prior: Cells, variance: float, known: Measured) -> tuple[Cells, float]:
+        """A one-way table of noise v, given numbers y of noise D too: the mean of both, and the variance as of one.
+
+        x = Λ⁻¹(t/v + AᵀD⁻¹y) with Λ = I/v + AᵀD⁻¹A, moved along Λ⁻¹1 to the sum that t has. What is left of its
+        noise differs from cell to cell; what is said is the variance of white noise that has as much.
+        """
+        weighed = self.cells.T / np.asarray(known.variance)
+        covariance = np.linalg.inv(np.eye(len(prior)) / variance + weighed @ self.cells)
+        along = covariance.sum(axis=1)
+        mean = covariance @ (prior / variance + weighed @ known.values)
+        mean += along * ((prior.sum() - mean.sum()) / along.sum())
+        left = float(np.trace(covariance) - along @ along / along.sum())
+        return mean, left / (len(prior) - 1)
+
+
+@dataclass(frozen=True, eq=False)
 class Measured:
     """Of what, the numbers, and the variance of their noise: one for all, or one a row.
 
@@ -113,6 +135,17 @@ class MeasuredTables:
                 spread[members] = part * each.variance
             else:
                 cells[members], spread[members] = each.values, each.variance
+        return replace(self, interactions=cells, variance=spread)
+
+    def informed(self, earlier: Iterable[Measured]) -> MeasuredTables:
+        """With what was counted before (`CellSums`) of attributes whose one-way tables were measured."""
+        cells, spread = dict(self.interactions), dict(self.variance)
+        for each in earlier:
+            one: Set = (each.what.attribute,)
+            if one in cells:
+                table = cells[one] + self.total / len(cells[one])
+                told, spread[one] = each.what.informed(table, spread[one], each)
+                cells[one] = told - told.mean()
         return replace(self, interactions=cells, variance=spread)
 
     def of_order(self, order: int) -> list[Set]:

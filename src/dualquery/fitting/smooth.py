@@ -16,15 +16,17 @@ exp(λ x_a x_b + α_a + β_b), of all factors that give a slope and keep the mar
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import NamedTuple
 
 import numpy as np
 
-from dualquery.fitting.measured import LEAST, MeasuredTables, onto_simplex
+from dualquery.compiled import njit
+from dualquery.fitting.measured import LEAST, MeasuredTables
 from dualquery.fitting.posteriors import MOST_VALUES, contrasts
-from dualquery.pool import plain_algebra
+from dualquery.pool import in_shares, plain_algebra
 from dualquery.queries.tables import centred
 from dualquery.table.domain import Categorical, Column, Domain, Numeric
 from dualquery.types import Cells, Integers, Reals, Set
@@ -92,11 +94,12 @@ class Smooth(NamedTuple):
     variance: Cells
 
 
-def smoothed(measured: MeasuredTables, members: Set, left: Eigen, right: Eigen) -> Smooth:
+def smoothed(
+    measured: MeasuredTables, members: Set, ones: Mapping[int, Cells], left: Eigen, right: Eigen
+) -> Smooth:
     """Prior variance a, noise t: mean · a/(a + t), at/(a + t)."""
-    deviation = measured.interactions[members] / measured.total - centred(
-        np.outer(*(onto_simplex(measured.table((k,)), 1.0) for k in members))
-    )
+    expected = np.outer(*(ones[k] for k in members))
+    deviation = measured.interactions[members] / measured.total - centred(expected)
     seen = left.turned.T @ deviation @ right.turned
     noise = float(measured.variance[members]) / measured.total**2
     falling = np.outer(left.values, right.values)
@@ -105,12 +108,19 @@ def smoothed(measured: MeasuredTables, members: Set, left: Eigen, right: Eigen) 
     return Smooth(seen * shrunk, noise * shrunk)
 
 
-def _strength(seen: Cells, falling: Cells, noise: float) -> float:
+@njit(cache=True)
+def _strength(seen, falling, noise):  # type: ignore[no-untyped-def]
     """τ² of a pair."""
-    square, apart = STRENGTH**2, (seen**2 - noise) / falling
+    square = STRENGTH**2
     for _ in range(STEPS):
-        weight = (square * falling / (square * falling + noise)) ** 2
-        square = max(STRENGTH**2, float((weight * apart).sum() + STRENGTH**2) / float(weight.sum() + 1))
+        total, all_weight = STRENGTH**2, 1.0
+        for a in range(seen.shape[0]):
+            for b in range(seen.shape[1]):
+                prior = square * falling[a, b]
+                weight = (prior / (prior + noise)) ** 2
+                total += weight * (seen[a, b] ** 2 - noise) / falling[a, b]
+                all_weight += weight
+        square = max(STRENGTH**2, total / all_weight)
     return square
 
 
@@ -133,7 +143,7 @@ class Slopes:
         lines = {
             j: line for j in {j for pair in pairs for j in pair} if (line := _line(domain, j)) is not None
         }
-        places, spectra = {}, {}
+        places, spectra, alone = {}, {}, measured.ones()
         with plain_algebra():
             for j, line in lines.items():
                 share = ones[j] / ones[j].sum()
@@ -148,7 +158,7 @@ class Slopes:
             variance: dict[Set, float] = {}
             for i, j in pairs:
                 if i in places and j in places and max(len(places[i]), len(places[j])) > 2:
-                    known = smoothed(measured, (i, j), spectra[i], spectra[j])
+                    known = smoothed(measured, (i, j), alone, spectra[i], spectra[j])
                     left, right = places[i] @ spectra[i].turned, spectra[j].turned.T @ places[j]
                     likely[i, j] = float(left @ known.mean @ right)
                     variance[i, j] = float(left**2 @ known.variance @ right**2)
@@ -159,38 +169,91 @@ class Slopes:
 
         Only as far as rows are farther off than a slope is uncertain (James and Stein 1961).
         """
-        out: dict[Set, Cells] = {}
-        for (i, j), likely in self.likely.items():
-            products = np.outer(self.places[i], self.places[j])
-            found = float((answers[i, j] * products).sum())
-            far = (likely - found) ** 2
-            clear = max(0.0, far - self.variance[i, j]) / max(far, LEAST)
-            factor = np.log(tilted(answers[i, j], products, found + clear * (likely - found)))
-            out[i, j] = np.clip(factor / FOLLOWED, -MOST_LEAN, MOST_LEAN)
-        return out
+        pairs = list(self.likely)
+        if not pairs:
+            return {}
+        tables = [answers[members] for members in pairs]
+        starts = np.cumsum([0, *(table.size for table in tables)])
+        where = {j: number for number, j in enumerate(self.places)}
+        edges = np.cumsum([0, *map(len, self.places.values())])
+        sides = np.array([[where[i], where[j]] for i, j in pairs], np.int64)
+        cells = np.concatenate([table.ravel() for table in tables]).astype(np.float64)
+        likely, variance = (
+            np.array([known[members] for members in pairs]) for known in (self.likely, self.variance)
+        )
+        places = np.concatenate(list(self.places.values()))
+        in_shares(lean_tables, len(pairs), cells, starts, sides, places, edges, likely, variance)
+        return {
+            members: part.reshape(table.shape)
+            for members, table, part in zip(pairs, tables, np.split(cells, starts[1:-1]), strict=True)
+        }
 
 
-def tilted(table: Cells, products: Cells, wanted: float) -> Cells:
+@njit(cache=True)
+def lean_tables(lower, upper, cells, starts, sides, places, edges, likely, variance):  # type: ignore[no-untyped-def]
+    """Tables lower to upper become the logarithms that they lack."""
+    for n in range(lower, upper):
+        i, j = sides[n, 0], sides[n, 1]
+        left, right = places[edges[i] : edges[i + 1]], places[edges[j] : edges[j + 1]]
+        products = np.empty((len(left), len(right)))
+        table = cells[starts[n] : starts[n + 1]].reshape((len(left), len(right)))
+        found = 0.0
+        for a in range(len(left)):
+            for b in range(len(right)):
+                products[a, b] = left[a] * right[b]
+                found += table[a, b] * products[a, b]
+        far = (likely[n] - found) ** 2
+        clear = max(0.0, far - variance[n]) / max(far, LEAST)
+        factor = tilted(table, products, found + clear * (likely[n] - found))
+        for a in range(len(left)):
+            for b in range(len(right)):
+                table[a, b] = min(max(math.log(factor[a, b]) / FOLLOWED, -MOST_LEAN), MOST_LEAN)
+
+
+@njit(cache=True)
+def tilted(table, products, wanted):  # type: ignore[no-untyped-def]
     """The factors e^(λ products + α + β) of a table's cells that keep its margins, with the λ for which the mean
     product is as wanted, if that is within ± MOST_TILT. Cells that are empty may be called for a little.
     """
+    left, right = table.shape
     rows, columns = table.sum(axis=1), table.sum(axis=0)
-    table = (1 - LOOSE) * table + LOOSE * np.outer(rows, columns)
-    low, high, factor = -MOST_TILT, MOST_TILT, np.ones(table.shape)
+    factor, weighed = np.empty(table.shape), np.empty(table.shape)
+    alpha, beta, sums = np.ones(left), np.ones(right), np.empty(right)  # e^α, e^β
+    low, high = -MOST_TILT, MOST_TILT
     while high - low > CLOSE:
         middle = (low + high) / 2
-        factor = np.exp(np.clip(middle * products, -MOST_LEAN, MOST_LEAN))
+        for a in range(left):
+            for b in range(right):
+                factor[a, b] = math.exp(min(max(middle * products[a, b], -MOST_LEAN), MOST_LEAN))
+                weighed[a, b] = factor[a, b] * ((1 - LOOSE) * table[a, b] + LOOSE * rows[a] * columns[b])
+        alpha[:] = 1.0
+        beta[:] = 1.0
         for _ in range(RAKED):
-            factor *= _ratio(columns, (factor * table).sum(axis=0))
-            factor *= _ratio(rows, (factor * table).sum(axis=1))[:, None]
-        below = float((factor * table * products).sum()) < wanted
-        low, high = (middle, high) if below else (low, middle)
-    return factor
+            sums[:] = 0.0
+            for a in range(left):
+                for b in range(right):
+                    sums[b] += alpha[a] * weighed[a, b]
+            for b in range(right):
+                beta[b] *= _ratio(columns[b], beta[b] * sums[b])
+            for a in range(left):
+                total = 0.0
+                for b in range(right):
+                    total += beta[b] * weighed[a, b]
+                alpha[a] *= _ratio(rows[a], alpha[a] * total)
+        mean = 0.0
+        for a in range(left):
+            for b in range(right):
+                mean += alpha[a] * beta[b] * weighed[a, b] * products[a, b]
+        if mean < wanted:
+            low = middle
+        else:
+            high = middle
+    return factor * alpha.reshape((left, 1)) * beta
 
 
-def _ratio(wanted: Cells, found: Cells) -> Cells:
-    ratio: Cells = np.where(found > 0, np.maximum(wanted, LEAST) / np.maximum(found, LEAST), 1.0)
-    return ratio
+@njit(cache=True)
+def _ratio(wanted, found):  # type: ignore[no-untyped-def]
+    return max(wanted, LEAST) / max(found, LEAST) if found > 0 else 1.0
 
 
 def _line(domain: Domain, attribute: int) -> Reals | None:

@@ -154,12 +154,13 @@ def moments_of(
     known = [j for j in attributes if (j,) in measured.interactions]
     ones = {j: measured.table((j,)) if j in known else shares[j] for j in attributes}
     noise = {j: np.sqrt(measured.variance[j,]) / measured.total if j in known else 0.0 for j in attributes}
-    spectra = {j: eigen(domain, j, onto_simplex(ones[j], 1.0), places[j]) for j in attributes}
+    simple = {j: onto_simplex(ones[j], 1.0) for j in attributes}
+    spectra = {j: eigen(domain, j, simple[j], places[j]) for j in attributes}
     pairs: dict[Set, Posterior | None] = {}
     rows: dict[Set, Cells] = {}
     for i, j in combinations(sorted(attributes), 2):
         if (i, j) in measured.interactions:
-            pairs[i, j] = _posterior(measured, (i, j), spectra, features)
+            pairs[i, j] = _posterior(measured, (i, j), simple, spectra, features)
         else:
             pairs[i, j] = None
             rows[i, j] = _seen((i, j), features, codes)
@@ -174,10 +175,14 @@ def moments_of(
 
 
 def _posterior(
-    measured: MeasuredTables, members: Set, spectra: Mapping[int, Eigen], features: Mapping[int, Reals]
+    measured: MeasuredTables,
+    members: Set,
+    ones: Mapping[int, Cells],
+    spectra: Mapping[int, Eigen],
+    features: Mapping[int, Reals],
 ) -> Posterior:
     i, j = members
-    known = smoothed(measured, members, spectra[i], spectra[j])
+    known = smoothed(measured, members, ones, spectra[i], spectra[j])
     return Posterior(*known, spectra[i].turned.T @ features[i], spectra[j].turned.T @ features[j])
 
 

@@ -47,7 +47,6 @@ class Stored:
     more: Callable[[Any], tuple[str, ...]] = lambda domain: ()  # further files, which the schema names
 
     def names(self, domain: Any) -> tuple[str, ...]:
-        """The files of a release of this domain."""
         return (*self.files, *self.more(domain))
 
 

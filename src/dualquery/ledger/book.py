@@ -18,7 +18,13 @@ from typing import TYPE_CHECKING, TypeAlias
 from dualquery.errors import BudgetError, LedgerError, SchemaError
 from dualquery.ledger.chain import MOST_UNITS, Head, Line, Promise
 from dualquery.ledger.periods import PeriodCost, PeriodsSpent, of_person
-from dualquery.privacy.accounting import pure_cap, rho_cap
+from dualquery.privacy.accounting import (
+    filter_epsilon,
+    mu_squared_cap,
+    mu_squared_units,
+    pure_cap,
+    rho_cap,
+)
 from dualquery.privacy.budget import Accounting, Budget, decimal
 from dualquery.privacy.conversion import UNITS, best_order, epsilon_of, renyi_cap, renyi_epsilon, rho_units_of
 from dualquery.privacy.conversion import units as units_of
@@ -39,6 +45,7 @@ class Currency(Enum):
 
     RHO = "rho"
     EPSILON = "epsilon"
+    MU_SQUARED = "mu_squared"  # of Gaussian noise alone, which promises more for the same noise than ρ does
     RENYI = "renyi"  # divergence at one whole order: what questions one at a time can be paid by
 
     def price(self, budget: Budget, order: int = 1) -> int:
@@ -50,6 +57,8 @@ class Currency(Enum):
                 "a service that answers questions is charged to a book for questions; make one with "
                 "`dualquery ledger create --questions`"
             )
+        elif self is Currency.MU_SQUARED:
+            units = mu_squared_cap(budget)
         else:
             units = rho_cap(budget) if self is Currency.RHO else pure_cap(budget)
         if not 0 < units <= MOST_UNITS:
@@ -105,6 +114,11 @@ class Book:
         return Currency(self.currency).price(budget, self.order)
 
     @property
+    def accounting(self) -> Accounting:
+        """What it asks the least for, of a release that names no accounting."""
+        return Accounting.GAUSSIAN if self.currency == Currency.MU_SQUARED.value else Accounting.ZCDP
+
+    @property
     def periods(self) -> Calendar | None:
         """The calendar, where releases of different periods do not add up."""
         return Calendar(self.by, self.calendar) if self.by else None
@@ -137,6 +151,8 @@ class Book:
             raise BudgetError(f"no delta is left in the book of '{self.name}'; nothing was charged")
         if self.currency == Currency.RENYI.value:
             return renyi_cap(epsilon=float(self.epsilon), delta=delta, order=self.order)
+        if self.currency == Currency.MU_SQUARED.value:
+            return mu_squared_units(epsilon=float(self.epsilon), delta=delta)
         return rho_units_of(epsilon=float(self.epsilon), delta=delta)
 
     def cost(self, units: int, span: Span | None) -> PeriodCost:
@@ -159,7 +175,10 @@ class Book:
         number = max(seen) - min(seen) + 1 if seen else 0
         one, several, ever = (
             self._epsilon(
-                of_person(costs, k, persons=persons, squared=self.currency == Currency.RHO.value) if k else 0
+                of_person(costs, k, persons=persons, squared=self.currency != Currency.EPSILON.value)
+                if k
+                else 0,
+                1 if persons else max(1, k),
             )
             for k in (1, length, number)
         )
@@ -170,10 +189,17 @@ class Book:
             f"{who}, in all {self.calendar}s": f"ε = {ever} after {number}; it grows with each, and has no cap",
         }
 
-    def _epsilon(self, units: int) -> str:
+    def _epsilon(self, units: int, records: int) -> str:
         if self.currency == Currency.EPSILON.value:
             return f"{units / UNITS:.4g}"
-        return f"{epsilon_of(Fraction(units, UNITS), delta=float(self.delta)):.4g}"
+        return f"{self._implied(units, records):.4g}"
+
+    def _implied(self, units: int, records: int = 1) -> float:
+        """The ε at the δ of the cap that so much ρ is, or μ² where tables differ in so many records."""
+        if self.currency == Currency.MU_SQUARED.value:
+            each = Fraction(units, UNITS * records**2)
+            return filter_epsilon(each, delta=float(self.delta), records=records) if units else 0.0
+        return epsilon_of(Fraction(units, UNITS), delta=float(self.delta))
 
     @property
     def epsilon_spent(self) -> float:
@@ -183,7 +209,7 @@ class Book:
         if self.currency == Currency.RENYI.value:
             spent = renyi_epsilon(Fraction(self.spent, UNITS), order=self.order, delta=float(self.delta))
             return min(spent, float(self.epsilon))
-        return min(epsilon_of(Fraction(self.spent, UNITS), delta=float(self.delta)), float(self.epsilon))
+        return min(self._implied(self.spent), float(self.epsilon))
 
     @property
     def epsilon_left(self) -> float:
@@ -195,8 +221,9 @@ class Book:
         left = self.left // self.order  # as ρ
         if left == 0:
             return 0.0
-        found = epsilon_of(Fraction(left, UNITS), delta=float(self.delta))
-        while found > 0 and rho_units_of(epsilon=found, delta=float(self.delta)) > left:
+        found = self._implied(left)
+        units_of_epsilon = mu_squared_units if self.currency == Currency.MU_SQUARED.value else rho_units_of
+        while found > 0 and units_of_epsilon(epsilon=found, delta=float(self.delta)) > left:
             found *= 1 - 1e-9
         return found
 
@@ -314,9 +341,18 @@ def renyi_price(budget: Budget, order: int) -> int:
 
 
 def cap_units(
-    *, epsilon: float, delta: float, neighbours: Neighbours, questions: bool = False
+    *, epsilon: float, delta: float, neighbours: Neighbours, questions: bool = False, gaussian: bool = False
 ) -> tuple[Currency, int]:
-    """What (ε, δ) may be spent in a book: ρ = rho_of(ε, δ), or ε itself where δ = 0; for questions, divergence."""
+    """What (ε, δ) may be spent in a book: ρ = rho_of(ε, δ), or ε itself where δ = 0; for questions, divergence; for
+    Gaussian noise alone μ².
+    """
+    if gaussian:
+        if delta == 0 or questions:
+            raise BudgetError(
+                "a book for Gaussian noise has a delta and takes no questions; leave --gaussian out"
+            )
+        of_noise = Budget(epsilon, delta, neighbours, Accounting.GAUSSIAN, adaptive=True)
+        return Currency.MU_SQUARED, Currency.MU_SQUARED.price(of_noise)
     if questions:
         if delta == 0:
             raise BudgetError(
@@ -345,8 +381,8 @@ def covers(book: Book) -> bool:
             implied = renyi_epsilon(cap, order=book.order, delta=delta)
         except BudgetError:  # no book has such an ε and δ
             return False
-    elif book.currency == Currency.RHO.value:
-        implied = epsilon_of(cap, delta=delta)
+    elif book.currency in (Currency.RHO.value, Currency.MU_SQUARED.value):
+        implied = book._implied(book.cap)
     else:
         return False
     return implied <= epsilon * (1 + 1e-9)  # another library's logarithms
@@ -417,6 +453,13 @@ class PrepaidLedger(Ledger):
     def risk(self, failure: Fraction) -> None:
         self.prepay()
         super().risk(failure)
+
+
+def accounting_of(ledger: Place, dataset: str | None) -> Accounting:
+    """What the book of a dataset asks the least for."""
+    from dualquery.ledger.books import Books
+
+    return Books(ledger).read(dataset).book.accounting
 
 
 def ledger_of(

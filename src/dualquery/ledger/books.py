@@ -29,6 +29,7 @@ from dualquery.ledger.storage import (
     lines_of,
     transaction,
 )
+from dualquery.privacy.accounting import MOST_RELEASES
 from dualquery.privacy.budget import Budget
 from dualquery.privacy.neighbours import Neighbours
 from dualquery.table.periods import MOST_PERIODS, Calendar, Span
@@ -115,17 +116,21 @@ def create(
     delta: float,
     neighbours: Neighbours,
     questions: bool = False,
+    gaussian: bool = False,
     calendar: Calendar | None = None,
     periods_per_person: int | None = None,
 ) -> Statement:
     """A book for a dataset, in a new ledger or in one that has other books. δ = 0: a book of pure releases.
 
     `questions`: a service of the dataset, which answers questions one at a time, can be charged to it, too.
+    `gaussian`: releases that add Gaussian noise alone can be charged to it, with less noise than in any other.
     `calendar`: the cap is on the records of each period by themselves; with `periods_per_person` it is on a person
     with records in no more periods than that.
     """
     _refuse_calendar(calendar, periods_per_person, neighbours, questions=questions)
-    currency, cap = cap_units(epsilon=epsilon, delta=delta, neighbours=neighbours, questions=questions)
+    currency, cap = cap_units(
+        epsilon=epsilon, delta=delta, neighbours=neighbours, questions=questions, gaussian=gaussian
+    )
     terms = {
         "neighbours": str(neighbours),
         "currency": currency.value,
@@ -182,6 +187,8 @@ def _grown(before: Statement, units: int, cost: PeriodCost) -> int:
     book, spent = before.book, before.added_up()
     if not 0 < units <= book.cap:
         raise BudgetError(_too_little(book, units))
+    if len(before.charges) >= MOST_RELEASES:
+        raise BudgetError(f"the book of '{book.name}' has {MOST_RELEASES:,} charges, and takes no more")
     grown = spent.add(cost)
     if (above := book.spent + grown - book.cap) > 0:
         there = replace(book, spent=book.cap - max(0, units - above))  # as whoever would pay most has spent

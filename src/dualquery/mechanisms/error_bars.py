@@ -220,6 +220,7 @@ def _folded(answers: Fractions) -> Fractions:
 
 
 if TYPE_CHECKING:  # a release that is read again needs the tables, and no mechanism
+    from dualquery.fitting.measured import Measured
     from dualquery.mechanisms.mechanism import Mechanism, Outcome, Plan
 
 MOST_DRAWN = 1_000_000  # rows, and bytes; of a larger table each row drawn stands for several records
@@ -329,7 +330,19 @@ def _released_again(mechanism: Mechanism[Any, Any], plan: Plan[Any], table: Reco
     if task.rows_variance is not None:
         told = max(1, min(MOST_PUBLIC_ROWS, round(told + rng.normal(0.0, math.sqrt(task.rows_variance)))))
     curator = Curator(Repeated(table, times), Ledger(task.budget), SeededEntropy(seed))
-    outcome = mechanism.run(replace(plan, task=replace(task, rows=told)), curator, rng, silent)
+    earlier = tuple(_measured_again(each, table, times, rng) for each in task.earlier)
+    again = replace(plan, task=replace(task, rows=told, earlier=earlier))
+    outcome = mechanism.run(again, curator, rng, silent)
     assert isinstance(outcome.artefact, SyntheticRecords), "a mechanism that has replicas releases records"
     totals = None if task.totals is None else task.totals.counted(table)
     return finished_records(outcome.artefact.records, outcome.measured, told, rng, totals)
+
+
+def _measured_again(before: Measured, table: Records, times: int, rng: np.random.Generator) -> Measured:
+    """What was measured before the release, of a table drawn."""
+    from dualquery.queries.tables import attribute_codes
+
+    sums = before.what
+    held = np.bincount(attribute_codes(table, [sums.attribute])[0], minlength=sums.cells.shape[1])
+    noise = rng.normal(0.0, np.sqrt(before.variance))
+    return replace(before, values=sums.cells @ (times * held) + noise)

@@ -60,6 +60,7 @@ class Task:
     places: bool = False
     prior: PublicRows | None = None  # rows that are public already (`fitting.prior`)
     totals: Totals | None = None  # that rows are to meet (`fitting.totals`)
+    earlier: tuple[Measured, ...] = ()  # of the same table, paid for before (`fitting.measured.CellSums`)
 
     def __post_init__(self) -> None:
         if not 1 <= self.rows <= MOST_PUBLIC_ROWS:
@@ -172,7 +173,7 @@ class Mechanism(Generic[Wishes, Parameters]):
     # The plan of a replica (`mechanisms.error_bars`); None where replicas would not show the errors.
     replica: Callable[[Plan[Parameters]], Plan[Parameters]] | None = field(default=None, repr=False)
     plays: tuple[str, ...] | None = ("records",)  # kinds of tables (`Domain.kind`); None: any
-    starts_from_prior: bool = False  # whether `Task.prior` means something to it
+    starts_from_prior: bool = False  # whether `Task.prior` and `Task.earlier` mean something to it
 
     def __post_init__(self) -> None:
         taken = sorted(TAKEN.intersection(flags_of(self.wishes)))
@@ -199,6 +200,10 @@ class Mechanism(Generic[Wishes, Parameters]):
         if task.prior is not None and not self.starts_from_prior:
             raise DualQueryError(
                 f"the mechanism '{self.name}' does not start from a prior; leave out --prior or --mechanism"
+            )
+        if task.earlier and not self.starts_from_prior:
+            raise DualQueryError(
+                f"the mechanism '{self.name}' has no use for what a draft measured; leave out --draft or --mechanism"
             )
         # The certificate names who made the plan: nobody can pose as another.
         return replace(self.plan(task, self.wishes(**options)), mechanism=self.name)

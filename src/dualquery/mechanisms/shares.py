@@ -327,7 +327,41 @@ def known_at_first(task: Task, told: list[Measured]) -> MeasuredTables:
         known = MeasuredTables.nothing(task.domain)
     else:
         known = MeasuredTables.rows(task.domain, float(task.rows), task.rows_variance or 0.0)
-    return known.joined(told).counted()
+    return known.joined(told).counted().informed(task.earlier)
+
+
+HALVINGS = 40  # of the search for λ
+LEAST_AGAIN = 0.25  # of the share of a one-way table that was measured before
+
+
+def spared(task: Task, shares: Mapping[Set, float], unit: float) -> dict[Set, float]:
+    """Shares of the budget for one-way tables, of which earlier measurements have a part already.
+
+    What they have of a table is the share that would have bought as much. With it the budget is λ times as large, and
+    so is what everything should have, one-way tables or not: λ where all of it costs the budget.
+    """
+    had: dict[Set, float] = {}
+    for one in {(each.what.attribute,) for each in task.earlier} & shares.keys():
+        price = relative_sensitivity(one, task.domain, task.budget.neighbours) * unit
+        had[one] = price / variance_informed(task, one, price / shares[one]) - shares[one]
+
+    def fewer(larger: float) -> dict[Set, float]:
+        return {s: max(LEAST_AGAIN * x, larger * x - had.get(s, 0.0)) for s, x in shares.items()}
+
+    others, least, most = 1.0 - sum(shares.values()), 1.0, 1.0 + sum(had.values())
+    for _ in range(HALVINGS):
+        larger = (least + most) / 2
+        within = sum(fewer(larger).values()) + larger * others <= 1
+        least, most = (larger, most) if within else (least, larger)
+    return fewer(least)
+
+
+def variance_informed(task: Task, members: Set, variance: float) -> float:
+    """Of a set that is measured with noise of this variance: with what was measured of it before."""
+    for each in task.earlier:
+        if members == (each.what.attribute,):
+            _, variance = each.what.informed(np.zeros(each.what.cells.shape[1]), variance, each)
+    return variance
 
 
 # What fitting costs, and the plan of a way of projection

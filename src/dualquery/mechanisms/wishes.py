@@ -60,7 +60,9 @@ _alpha = partial(wish, "The error wanted: fixes parameters by the theory.", "α"
 _iterate = partial(wish, "Which distribution to release: last or average.", "WHICH")
 _measured = partial(wish, "What is selected and measured: queries, tables or parities.", "WHAT")
 _updates = partial(
-    wish, "Updates a round: repeated over all measurements, once, or figure-1 (MWEM's, word for word).", "HOW"
+    wish,
+    "Updates per round: repeated over all measurements, once, or figure-1 (MWEM's, word for word).",
+    "HOW",
 )
 _memory = partial(wish, "The most memory to use, like 2GB.", "SIZE", parser=size_in_bytes)
 _widest = partial(wish, "The most attributes of a disjunction (k); a wider one is refused.", "K", least=1)
@@ -92,8 +94,8 @@ class ProjectionWishes(RowsWishes):
         most=0.5,
     )
     shares: str | None = wish(
-        "How tables share the budget: adaptive (by what was measured first), pairs (the same, of all pairs however "
-        "few the records), or fixed (the same of any table).",
+        "How tables share the budget: adaptive (by what was measured first), pairs (the same, but always all "
+        "pairs), or fixed (beforehand, the same for any table).",
         "HOW",
     )
     items_per_record: int | None = wish(
@@ -105,7 +107,7 @@ class ProjectionWishes(RowsWishes):
 @dataclass(frozen=True, kw_only=True)
 class DualQueryWishes:
     learning_rate: float | None = _learning_rate()
-    samples: int | None = wish("Queries drawn a round (s).", "N", least=1)
+    samples: int | None = wish("Queries drawn per round (s).", "N", least=1)
     rounds: int | None = _rounds()
     recall: int | None = wish(
         "Rounds whose draws a record answers, old ones faded; 1 as in the paper.", "N", least=1
@@ -119,7 +121,7 @@ class DualQueryWishes:
         "Who finds the best response: search, exact (CP-SAT), scip, cbc or another solver.", "WHO"
     )
     time_limit: float | None = wish(
-        "Seconds a round for an oracle other than search (5; the paper: 20).", "SECONDS", least=0.0
+        "Seconds per round for an oracle other than search (5; the paper: 20).", "SECONDS", least=0.0
     )
 
 
@@ -165,7 +167,7 @@ class MonomialWishes:
     widest: int | None = _widest()
     degree: int | None = wish("The degree of the polynomial that stands for OR.", "T", least=1)
     blocks: int | None = wish(
-        "Blocks of attributes: fewer weigh less and have more basis functions.", "B", least=1
+        "How many blocks of attributes: fewer weigh less, and have more basis functions.", "B", least=1
     )
 
 

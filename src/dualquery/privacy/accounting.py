@@ -24,6 +24,8 @@ before it begins, with a bound on all that its own ledger will ever accept:
     gaussian      none                 `gaussian_rho_units`, which its ledger enforces
     theorem-4.3, renyi: none. Their (ε, δ) does not add up; zcdp charges the same draws.
 
+μ² of Gaussian filters adds up as well, and a book of it promises by the curve of real noise (`mu_squared_cap`).
+
 Proofs: docs/privacy.md, "The ledger as a filter" and before.
 """
 
@@ -57,14 +59,15 @@ from dualquery.privacy.conversion import (
 from dualquery.privacy.events import Concentrated, EarlierRelease, Event, Fire, GaussianMeasurement, Selection
 
 ROUNDING = Fraction(5)  # r²: so much of every variance is given up for the rounding of real noise
-MOST_CELLS = 2**80  # M: more than any plan needs, and yet Mτ < 10⁻¹⁸ at this r²
+MOST_CELLS = 2**80  # of a release: more than any plan needs, and yet for Mτ < 10⁻¹² at this r² there may be
+MOST_RELEASES = 2**20  # of them in a book, M = 2¹⁰⁰
 FINE = 2**14  # a variance of which r² is 0.03%
 MOST_TIMES = 2**20  # counts times this still fit 64 bits
 
 
 def filter_epsilon(mu_squared: Fraction | float, *, delta: float, records: int = 1) -> float:
     """The ε at δ of everything that stays within μ² and M, between tables so many records apart: k²μ² and k²M."""
-    distortion = records**2 * MOST_CELLS * distortion_of(ROUNDING)
+    distortion = records**2 * MOST_CELLS * MOST_RELEASES * distortion_of(ROUNDING)
     real = gaussian_epsilon(
         records**2 * mu_squared, delta=math.nextafter(delta * math.exp(-2 * distortion), 0.0)
     )
@@ -162,6 +165,16 @@ def pure_cap(budget: Budget) -> int:
     raise BudgetError(
         f"a book whose delta is 0 adds up pure epsilon, and a release by {budget.accounting.value} accounting has "
         "none; use pure accounting, or a book with a delta"
+    )
+
+
+def mu_squared_cap(budget: Budget) -> int:
+    """The most μ², in units of 10⁻¹², that a release within this budget can cost: the limit of its own filter."""
+    if budget.accounting is Accounting.GAUSSIAN and budget.adaptive:
+        return mu_squared_units(epsilon=budget.epsilon, delta=budget.delta)
+    raise BudgetError(
+        "the book adds up Gaussian noise alone, and this is not paid for by gaussian accounting; use a mechanism "
+        "that adds Gaussian noise, or a book without --gaussian"
     )
 
 

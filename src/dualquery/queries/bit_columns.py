@@ -233,6 +233,7 @@ def predicate_bits(predicates: Predicates, records: Records, first: int, rows: i
     bits = np.zeros((len(predicates), -(-rows // 64)), np.uint64)
     starts = np.array(domain.starts)
     owner_column = np.searchsorted(starts, predicates.attribute, side="right") - 1
+    simple = few(len(predicates), rows)
     for position in np.unique(owner_column):
         mine = np.flatnonzero(owner_column == position)
         codes = records.columns[position]
@@ -240,7 +241,7 @@ def predicate_bits(predicates: Predicates, records: Records, first: int, rows: i
             _item_bits(predicates, mine, codes, int(starts[position]), first, rows, bits)
         else:
             size = int(domain.sizes[starts[position]])
-            _code_bits(predicates, mine, codes[first : first + rows], size, bits)
+            _code_bits(predicates, mine, codes[first : first + rows], size, bits, simple)
     return bits
 
 
@@ -250,9 +251,13 @@ def _code_bits(
     codes: NDArray[np.unsignedinteger],
     size: int,
     bits: NDArray[np.uint64],
+    simple: bool,
 ) -> None:
-    """Bit columns of one attribute. Where predicates share values, each value gets a column, and they are joined."""
-    if few(len(mine), len(codes)):
+    """Bit columns of one attribute, by numpy where that is `simple`.
+
+    Where predicates share values, each value gets a column, and they are joined.
+    """
+    if simple:
         for p in mine:
             accepts = np.zeros(size, np.bool_)
             accepts[predicates.accepted(int(p))] = True

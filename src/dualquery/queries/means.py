@@ -89,7 +89,7 @@ def read_numbers(text: str) -> Integers:
     while True:
         match = _NUMBER.match(text, place)
         if match is None or float(match[1]) > 1:
-            raise QueryError(f"between the brackets of a mean stand {LIKE}")
+            raise QueryError(f"write the values of a mean between brackets: {LIKE}")
         found += [round(float(match[1]) * UNIT)] * min(int(match[2] or 1), UNIT)
         place = match.end()
         if len(found) > UNIT:
@@ -97,7 +97,7 @@ def read_numbers(text: str) -> Integers:
         if place == len(text):
             return np.array(found, np.int64)
         if text[place] != ",":
-            raise QueryError(f"between the brackets of a mean stand {LIKE}")
+            raise QueryError(f"write the values of a mean between brackets: {LIKE}")
         place += 1
 
 
@@ -147,7 +147,9 @@ def numbers_of(
             "write np.where(...) instead of if"
         )
     if not np.isfinite(found).all():
-        raise QueryError("the function returns a number that is not finite; a missing number is NaN to it")
+        raise QueryError(
+            "the function returns a number that is not finite; a missing number is given to it as NaN"
+        )
     return members, np.rint(np.clip(found, 0, 1) * UNIT).astype(np.int64)
 
 

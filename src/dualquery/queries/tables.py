@@ -18,12 +18,12 @@ values. Sums of whole numbers, so nothing is lost.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from itertools import accumulate, combinations, pairwise
 from math import log, prod
-from typing import TypeVar
+from typing import Any, TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
@@ -49,6 +49,7 @@ from dualquery.table.records import BitItems, Records, SparseItems, pack_bits, u
 from dualquery.types import Integers, Set
 
 WORTH_COVERING = 20_000_000  # records times tables: from here on the search for a cover pays
+WORTH_MERGING = 64  # tables
 _TASTE = 1 << 14  # records that are looked at before all are told apart
 Numbers = TypeVar("Numbers", NDArray[np.int64], NDArray[np.float64])
 
@@ -111,7 +112,9 @@ class Tables(Group):
             in_shares(count_binary_tables, len(members), *by_bits, least=_worth_sharing(records.rows // 64))
             return counts
         codes, weights = (
-            _distinct(records, used) if weights is None else (attribute_codes(records, used), weights)
+            _distinct(records, used, len(self.sets))
+            if weights is None
+            else (attribute_codes(records, used), weights)
         )
         if len(self.sets) <= MOST_COVERED and len(weights) * len(self.sets) > WORTH_COVERING:
             kept = [tuple(where[j] for j in members) for members in self.sets]
@@ -244,10 +247,15 @@ def distinct_rows(codes: NDArray[np.unsignedinteger]) -> tuple[NDArray[np.unsign
     return np.ascontiguousarray(codes[:, index]), weights.astype(np.int64)
 
 
-def _distinct(records: Records, used: list[int]) -> tuple[NDArray[np.unsignedinteger], Integers]:
-    """The same of some attributes of records; what was merged once is kept for all who count them again."""
+def _distinct(records: Records, used: list[int], tables: int) -> tuple[NDArray[np.unsignedinteger], Integers]:
+    """The same of some attributes of records; what was merged once is kept for all who count them again.
+
+    Few tables are counted sooner than equal records are found.
+    """
     known, codes, weights = records.kept.get("distinct", ((), None, None))
     if not set(used) <= set(known):
+        if tables < WORTH_MERGING:
+            return attribute_codes(records, used), np.ones(records.rows, np.int64)
         codes, weights = distinct_rows(attribute_codes(records, used))
         if len(weights) < records.rows:
             records.kept["distinct"] = used, codes, weights
@@ -265,21 +273,34 @@ def _keys(codes: NDArray[np.unsignedinteger]) -> NDArray[np.uint64]:
     return key
 
 
-def centred(table: NDArray[np.float64]) -> NDArray[np.float64]:
-    """A table less its means along each attribute."""
-    for axis, size in enumerate(table.shape):
-        table = (
-            table - np.add.reduce(table, axis=axis, keepdims=True) / size
-        )  # `mean`, without its preparations
+def centred(table: NDArray[np.float64], first: int = 0) -> NDArray[np.float64]:
+    """A table less its means along each attribute; the axes before the first are those of several tables."""
+    for axis in range(first, table.ndim):
+        # `mean`, without its preparations
+        table = table - np.add.reduce(table, axis=axis, keepdims=True) / table.shape[axis]
     return table
 
 
-def signed(table: Numbers) -> Numbers:
-    """⊗_{k_j = 2} (1, −1) ⊗_{k_j ≠ 2} Id · table; a contracted axis keeps the length one."""
-    for axis, size in enumerate(table.shape):
-        if size == 2:
-            first, second = np.split(table, 2, axis=axis)
-            table = first - second
+def alike(function: Callable[[NDArray[Any]], NDArray[Any]], tables: Sequence[NDArray[Any]]) -> list[Any]:
+    """The function of every table; those of one shape come to it at once, along a first axis."""
+    places: dict[tuple[int, ...], list[int]] = {}
+    for place, table in enumerate(tables):
+        places.setdefault(table.shape, []).append(place)
+    made: dict[int, NDArray[Any]] = {}
+    for where in places.values():
+        made.update(zip(where, function(np.stack([tables[place] for place in where])), strict=True))
+    return [made[place] for place in range(len(tables))]
+
+
+def signed(table: Numbers, first: int = 0) -> Numbers:
+    """⊗_{k_j = 2} (1, −1) ⊗_{k_j ≠ 2} Id · table; a contracted axis keeps the length one.
+
+    The axes before the first are those of several tables.
+    """
+    for axis in range(first, table.ndim):
+        if table.shape[axis] == 2:
+            one, other = np.split(table, 2, axis=axis)
+            table = one - other
     return table
 
 

@@ -22,12 +22,11 @@ import os
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from itertools import combinations
-from pathlib import Path
 from typing import Any, TypeAlias
 
 import numpy as np
 
-from dualquery.errors import DualQueryError, SchemaError
+from dualquery.errors import DualQueryError
 from dualquery.mechanisms.mechanism import Task
 from dualquery.privacy.noise import Noise
 from dualquery.queries.derived import WEIGHT, Errors
@@ -51,7 +50,7 @@ from dualquery.releases.check import (
 )
 from dualquery.table.domain import Domain
 from dualquery.table.records import Records
-from dualquery.table.toml_text import document
+from dualquery.table.toml_text import contents, document
 from dualquery.types import Integers, Set
 
 # Of a pass, one-sided: a little more than the 95% that are promised; and that half the limit passes.
@@ -153,7 +152,10 @@ class Wanted:
                 part = of_order.get(each.order)
                 part = None if part is None else replace(part, largest=each.worst)
             else:
-                part = _of_table(each, len(sets), task.domain, released)
+                part = Errors(len(sets), 1)
+                if each.mean_of is not None:
+                    weights, groups = _weights(each.members, each.mean_of, task.domain, released)
+                    part = Errors(len(sets), 1, weights=weights, groups=groups)
                 sets.append(each.members)
             places.append(None if part is None else len(parts))
             parts += [] if part is None else [part]
@@ -163,14 +165,12 @@ class Wanted:
         """The verdicts, as the certificate says them; None where nothing was named beforehand."""
         if not self.criteria:
             return None
-        if isinstance(check, Unchecked):
-            told = [_told(each, None, None, UNKNOWN, None) for each in self.criteria]
-            return {"verdict": UNKNOWN, "criteria": told}
+        places = [None] * len(self.criteria) if isinstance(check, Unchecked) else check.asked.places
         told = [
             _told(each, None, None, UNKNOWN, None)
-            if at is None
+            if at is None or isinstance(check, Unchecked)
             else _judged(each, check, at, len(self.criteria))
-            for each, at in zip(self.criteria, check.asked.places, strict=True)
+            for each, at in zip(self.criteria, places, strict=True)
         ]
         verdicts = [each["verdict"] for each in told]
         whole = FAIL if FAIL in verdicts else UNKNOWN if UNKNOWN in verdicts else PASS
@@ -184,12 +184,13 @@ def doubts(accepted: Mapping[str, Any] | None) -> list[str]:
     """What a reader must know where a release was not accepted."""
     if accepted is None or accepted["verdict"] == PASS:
         return []
-    said = "; ".join(
+    failed = [
         f"{each['says']}: {each['verdict']}" for each in accepted["criteria"] if each["verdict"] != PASS
-    )
+    ]
+    words = "perhaps not good enough: whether it is could not be told"
     if accepted["verdict"] == FAIL:
-        return [f"not accepted: the release is worse than was said beforehand to be good enough ({said})"]
-    return [f"perhaps not good enough: whether it is could not be told ({said})"]
+        words = "not accepted: the release is worse than was said beforehand to be good enough"
+    return [f"{words} ({'; '.join(failed)})"]
 
 
 def told_within(noise: Noise) -> float:
@@ -234,14 +235,6 @@ def _told(
     }
 
 
-def _of_table(each: Criterion, place: int, domain: Domain, released: Records) -> Errors:
-    """The number of one table, or of a mean within groups."""
-    if each.mean_of is None:
-        return Errors(place, 1)
-    weights, groups = _weights(each.members, each.mean_of, domain, released)
-    return Errors(place, 1, weights=weights, groups=groups)
-
-
 def _weights(members: Set, mean_of: int, domain: Domain, released: Records) -> tuple[Integers, Integers]:
     """Of every cell: its weight less the mean of its group in the released rows, and its group."""
     tables = Tables(domain, (members,))
@@ -270,7 +263,7 @@ def _scale(domain: Domain, attribute: int) -> tuple[np.ndarray, float, float]:
     known = values[np.isfinite(values)]
     if len(known) < 2 or known.max() == known.min():
         raise DualQueryError(
-            f"'{domain.name(attribute)}' has one value, so nothing is to be accepted of its mean"
+            f"'{domain.name(attribute)}' has only one value, so its mean is known; leave that criterion out"
         )
     return values, float(known.min()), float(known.max() - known.min())
 
@@ -286,7 +279,7 @@ def read_acceptance(given: GivenAcceptance, domain: Domain) -> tuple[Criterion, 
     said = given if isinstance(given, Mapping) else _document(given, where)
     listed = said.get("criterion")
     if set(said) != {"criterion"} or not isinstance(listed, list) or not listed:
-        raise DualQueryError(f"{where} has sections [[criterion]], one a criterion, and nothing else")
+        raise DualQueryError(f"{where} may hold only sections [[criterion]], one for each criterion")
     found = []
     for number, each in enumerate(listed, 1):
         try:
@@ -298,14 +291,8 @@ def read_acceptance(given: GivenAcceptance, domain: Domain) -> tuple[Criterion, 
 
 def _document(path: str | os.PathLike[str], where: str) -> Mapping[str, Any]:
     try:
-        return document(Path(path).read_text(encoding="utf-8-sig"))
-    except FileNotFoundError:
-        raise DualQueryError(f"there is no {where}") from None
-    except OSError as error:
-        raise DualQueryError(f"{where} cannot be read: {error.strerror}") from None
-    except UnicodeDecodeError:
-        raise DualQueryError(f"{where} is not UTF-8 text") from None
-    except (ValueError, SchemaError) as problem:
+        return document(contents(path, where, DualQueryError))
+    except ValueError as problem:
         raise DualQueryError(f"{where} {problem}") from None
 
 
@@ -356,7 +343,7 @@ def _limit(said: Mapping[str, Any], key: str) -> float:
 def _members(names: Any, domain: Domain) -> Set:
     listed: Sequence[Any] = [names] if isinstance(names, str) else names
     if not isinstance(listed, list) or not listed or not all(isinstance(each, str) for each in listed):
-        raise DualQueryError(f"attributes are named by a list of texts, and {names!r} is none")
+        raise DualQueryError(f"name attributes in a list of texts; {names!r} is not one")
     found = []
     for name in listed:
         attribute = domain.find(name)

@@ -5,6 +5,11 @@
     budget      a Budget, or ε alone: the neighbours replace a record then, and δ is min(1/n², 10⁻⁶), as for commands
 
 Whatever a caller gets wrong is a DualQueryError.
+
+And who counts and fits: this machine's processor, or its graphics card as well. A card that cannot be used, or that
+fails on the way, costs time and nothing else: the processor does the work, and one sentence says why. The sentence is
+for the screen of whoever holds the table (how much memory a count takes tells how many records there are), and stands
+in no release.
 """
 
 from __future__ import annotations
@@ -13,18 +18,23 @@ import functools
 import inspect
 import os
 import warnings
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import ExitStack, contextmanager
 from enum import Enum
 from numbers import Integral, Real
 from typing import Any, TypeVar, cast
 
+from dualquery.card import CardError
+from dualquery.counting.counter import counting_with
+from dualquery.counting.cuda import Cuda
 from dualquery.errors import BudgetError, DualQueryError, QueryError, SchemaError
+from dualquery.fitting.cuda import CudaFitter
+from dualquery.fitting.fitter import fitting_with, usual_fitter
 from dualquery.mechanisms import wishes
 from dualquery.pool import limited
 from dualquery.privacy.budget import Budget, default_delta
 from dualquery.queries.families import from_spec, from_texts, names_family
 from dualquery.queries.workload import Workload
-from dualquery.releases.machines import working_on
 from dualquery.table.domain import Domain
 from dualquery.table.schema import Schema, parse_schema, read_schema
 
@@ -35,10 +45,13 @@ GivenBudget = Budget | float
 F = TypeVar("F", bound=Callable[..., Any])
 
 ALSO_CALLED = {"public_rows": "records", "rows": "expected_records"}  # other words for arguments
+ENGINES = ("local", "cuda")
+ONE_AFTER_ANOTHER = (
+    "rows were fitted on a GPU, where many move at once: the same seed does not give the same rows again"
+)
 
 
 def schema_from(given: GivenSchema) -> Schema:
-    """The schema that is meant."""
     if isinstance(given, Schema | Domain):
         return Schema.of(given)
     if isinstance(given, str | os.PathLike):
@@ -51,7 +64,6 @@ def schema_from(given: GivenSchema) -> Schema:
 
 
 def workload_from(domain: Domain, given: GivenWorkload) -> Workload:
-    """The workload that is meant, about this domain."""
     if isinstance(given, Workload):
         if given.domain != domain:
             raise DualQueryError("the workload was made for another schema than the table's")
@@ -89,23 +101,14 @@ def checked_seed(seed: int | None) -> int | None:
     """None, or a whole number from 0 on."""
     if seed is None or (isinstance(seed, Integral) and not isinstance(seed, bool) and seed >= 0):
         return seed
-    raise DualQueryError("a seed is a whole number from 0 on, or None for the system's entropy")
+    raise DualQueryError("a seed is a whole number, 0 or more, or None for the system's entropy")
 
 
 def checked_rows(name: str, value: int | None) -> int | None:
-    """A number of records: None, or a whole number from 1 on."""
+    """A number of records, or of threads: None, or a whole number from 1 on."""
     if value is None or (isinstance(value, Integral) and not isinstance(value, bool) and value >= 1):
         return value
     raise BudgetError(f"{name} must be a whole number, and at least 1")
-
-
-def _checked_threads(value: object) -> int | None:
-    """How many threads may work: None, or a whole number from 1 on."""
-    if value is None:
-        return None
-    if isinstance(value, int) and not isinstance(value, bool) and value >= 1:
-        return value
-    raise DualQueryError("threads must be a whole number, and at least 1")
 
 
 def checked_options(options: Mapping[str, object]) -> dict[str, object]:
@@ -126,15 +129,40 @@ def _checked(name: str, value: object, option: wishes.Option) -> object:
         return option.flag.parser(value)
     if option.kind is str and isinstance(value, Enum):
         return value
-    kinds: dict[type, tuple[type, str]] = {
-        int: (Integral, "a whole number"),
-        float: (Real, "a number"),
-        str: (str, "a text"),
-    }
-    kind, words = kinds[option.kind]
+    kinds: dict[type, tuple[type, str]] = {int: (Integral, "a whole number"), float: (Real, "a number")}
+    kind, words = kinds.get(option.kind, (str, "a text"))
     if isinstance(value, bool) or not isinstance(value, kind):
         raise DualQueryError(f"{name} must be {words}, got {value!r}")
     return value
+
+
+def notes_of_machines() -> tuple[str, ...]:
+    """What a certificate says of who fitted."""
+    return (ONE_AFTER_ANOTHER,) if isinstance(usual_fitter(), CudaFitter) else ()
+
+
+def _say_all(say: Callable[[str], None], said: Sequence[str]) -> None:
+    for sentence in said:
+        say(sentence)
+
+
+@contextmanager
+def working_on(engine: str | None, say: Callable[[str], None] = lambda sentence: None) -> Iterator[None]:
+    """Counters and fits inside are the engine's; `say` hears why a card was not used."""
+    if engine not in (None, *ENGINES):
+        raise DualQueryError(f"engine must be one of {', '.join(ENGINES)}, got '{engine}'")
+    with ExitStack() as stack:
+        if engine == "cuda":
+            try:
+                counts, fits = Cuda(), CudaFitter()
+            except CardError as problem:
+                say(f"{problem}; the processor does the work")
+            else:
+                stack.enter_context(counting_with(counts))
+                stack.enter_context(fitting_with(fits))
+                for said in (fits.said, counts.said):
+                    stack.callback(_say_all, say, said)
+        yield
 
 
 def for_callers(function: F) -> F:
@@ -155,15 +183,14 @@ def for_callers(function: F) -> F:
             ) from None
         taken = {name: named.get(name) for name in ("threads", "engine") if name in shown.parameters}
         warn = functools.partial(warnings.warn, stacklevel=3)
-        with limited(_checked_threads(taken.get("threads"))), working_on(taken.get("engine"), warn):
+        with limited(checked_rows("threads", taken.get("threads"))), working_on(taken.get("engine"), warn):
             return function(*given, **named)
 
     if len(own) < len(shown.parameters):
         known = wishes.options()
+        keyword = inspect.Parameter.KEYWORD_ONLY
         options = [
-            inspect.Parameter(
-                name, inspect.Parameter.KEYWORD_ONLY, default=None, annotation=f"{each.kind.__name__} | None"
-            )
+            inspect.Parameter(name, keyword, default=None, annotation=f"{each.kind.__name__} | None")
             for name, each in known.items()
         ]
         checked.__signature__ = shown.replace(parameters=[*own, *options])  # type: ignore[attr-defined]

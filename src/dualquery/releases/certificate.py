@@ -39,8 +39,7 @@ from dualquery.table.records import Records
 from dualquery.table.schema import Schema, parse_schema, schema_text
 
 if TYPE_CHECKING:
-    from dualquery.fitting.prior import Trust
-    from dualquery.mechanisms.mechanism import AnyMechanism, Plan
+    from dualquery.mechanisms.mechanism import AnyMechanism, Outcome, Plan
     from dualquery.privacy.events import Event
     from dualquery.privacy.ledger import Ledger
     from dualquery.randomness import Entropy
@@ -49,7 +48,6 @@ if TYPE_CHECKING:
 SEVERAL = (2, 5, 10)  # records, or persons, for which the certificate says what is left of the promise
 FORMAT = 4
 _PACKAGES = ("numpy", "numba", "pyarrow")
-_PLAIN = (str, int, float, bool, type(None))  # nothing stands inside: asked first, for most values are such
 HISTOGRAM_BARS = 30
 SAMPLE = 5_000  # queries of a group that the histogram is made of
 MOST_CELLS = 50_000  # of tables in the sample
@@ -139,7 +137,7 @@ def certify(
     ledger: Ledger,
     entropy: Entropy,
     rows_from: RowsFrom,
-    synthetic_rows: int | None,
+    outcome: Outcome,
     rows_for_people: int | None = None,
     replicas: Mapping[str, int],
     predicted_error: PredictedError,
@@ -151,16 +149,16 @@ def certify(
     check: Mapping[str, Any] | None = None,
     accepted: Mapping[str, Any] | None = None,
     book: Mapping[str, str | int] | None = None,
-    artefact: str | None = None,
     prior: Sequence[Mapping[str, Any]] = (),
+    draft: Mapping[str, Any] | None = None,
     totals: Sequence[Mapping[str, Any]] = (),
-    trust: Trust | None = None,
 ) -> Certificate:
     """The certificate of a finished run. What is called spent is what the ledger paid, never the plan."""
     from dualquery.mechanisms.mechanism import shown
     from dualquery.privacy.conversion import UNITS
 
     budget, spent, workload = ledger.budget, ledger.spent(), plan.task.workload
+    kind, within, made, trust = schema.domain.kind, schema.within, outcome.artefact, outcome.trust
     return Certificate.of(
         {
             "format": FORMAT,
@@ -185,37 +183,34 @@ def certify(
                 "delta": spent.delta,
                 "rho": None if spent.rho_units is None else f"{spent.rho_units / UNITS:.12f}",
             },
-            **({} if book is None else {"book": book}),
+            **_told(book=book),
             "events": event_list(ledger.events),
             "engine": engine,
-            **({"measured": list(measured)} if measured else {}),
-            **({} if check is None else {"check": check}),
-            **({} if accepted is None else {"accepted": accepted}),
+            **_told(measured=list(measured), check=check, accepted=accepted),
             "entropy": {"statement": entropy.statement, "private": entropy.private},
             "records": {"rows": plan.task.rows, "from": rows_from.value},
-            "synthetic_rows": synthetic_rows,
-            **({} if rows_for_people is None else {"rows_for_people": rows_for_people}),
-            **({} if schema.domain.kind == "records" else {"table": schema.domain.kind}),
-            **({} if artefact is None else {"artefact": artefact}),
+            "synthetic_rows": made.rows,
+            **_told(rows_for_people=rows_for_people, table=None if kind == "records" else kind),
+            **_told(artefact=made.words),
             "replicas": replicas,
-            **({"prior": list(prior)} if prior else {}),
-            **({"totals": list(totals)} if totals else {}),
-            **({} if trust is None else {"trust": asdict(trust)}),
-            "workload": {
-                "spec": workload.spec,
-                "queries": workload.size,
-                "digest": workload.digest(),
-            },
+            **_told(prior=list(prior), draft=draft, totals=list(totals)),
+            **_told(trust=None if trust is None else asdict(trust)),
+            "workload": {"spec": workload.spec, "queries": workload.size, "digest": workload.digest()},
             "predicted_error": predicted_error.to_json(),
             "warnings": list(warnings),
             "notes": list(notes),
             "versions": versions(),
-            **({} if schema.within is None else {"period": _period(schema.within)}),
+            **_told(period=None if within is None else _period(within)),
             "schema": schema_text(schema),
             "schema_is_draft": schema.draft,
             "files": {},
         }
     )
+
+
+def _told(**named: Any) -> dict[str, Any]:
+    """What there is to be said."""
+    return {name: said for name, said in named.items() if said}
 
 
 def _period(span: Span) -> dict[str, str]:
@@ -242,23 +237,15 @@ def versions() -> dict[str, str]:
 
 
 def _frozen(value: Any) -> Any:
-    if type(value) in _PLAIN:
-        return value
-    if isinstance(value, Mapping):
+    if isinstance(value, dict | MappingProxyType):
         return MappingProxyType({key: _frozen(item) for key, item in value.items()})
-    if isinstance(value, list | tuple):
-        return tuple(_frozen(item) for item in value)
-    return value
+    return tuple(map(_frozen, value)) if isinstance(value, list | tuple) else value
 
 
 def _thawed(value: Any) -> Any:
-    if type(value) in _PLAIN:
-        return value
-    if isinstance(value, Mapping):
+    if isinstance(value, MappingProxyType):
         return {key: _thawed(item) for key, item in value.items()}
-    if isinstance(value, tuple):
-        return [_thawed(item) for item in value]
-    return value
+    return list(map(_thawed, value)) if isinstance(value, tuple) else value
 
 
 @dataclass(frozen=True)
@@ -310,7 +297,6 @@ class PredictedError:
 
 
 def _workload_errors(plan: Plan[Any], replicas: Sequence[Replica], seed: int) -> np.ndarray:
-    """The size of the errors of all replicas, on a sample of the workload."""
     rng = np.random.default_rng(seed)
     groups = [
         group.sampled(rng, queries=SAMPLE, cells=MOST_CELLS).group for group in plan.task.workload.groups
@@ -378,13 +364,11 @@ def _histogram(value: Any) -> bool:
     if not isinstance(value, Mapping):
         return False
     edges, counts = value.get("edges", 0), value.get("counts", 0)
-    if not _list_of(_real)(edges) or not _list_of(_whole)(counts):
-        return False
-    return len(edges) == len(counts) + 1 or not (edges or counts)
+    listed = _list_of(_real)(edges) and _list_of(_whole)(counts)
+    return listed and (len(edges) == len(counts) + 1 or not (edges or counts))
 
 
 def plain_name(name: str) -> bool:
-    """Whether a name stays in its folder."""
     return name not in ("", ".", "..") and not re.search(r"[/\\\0]", name)
 
 
@@ -428,13 +412,7 @@ FIELDS: dict[str, Any] = {
         "share": CHANCE,
         "why_not": TEXT.or_null(),
         "orders": [
-            {
-                "attributes": COUNT,
-                "tables": COUNT,
-                "error": NUMBER,
-                "bar": NUMBER,
-                "scale": NUMBER.or_null(),
-            }
+            {"attributes": COUNT, "tables": COUNT, "error": NUMBER, "bar": NUMBER, "scale": NUMBER.or_null()}
         ],
     },
     "accepted?": {
@@ -459,6 +437,7 @@ FIELDS: dict[str, Any] = {
     "replicas": {"number": WHOLE, "records": COUNT, "seed": WHOLE, "atoms?": COUNT},
     "fitted?": {"origin": TEXT, "tables": COUNT},
     "prior?": [{"origin": TEXT, "records": WHOLE, "digest": DIGEST, "lacks": TEXTS}],
+    "draft?": {"epsilon": NUMBER, "seal": TEXT, "attributes": TEXTS},
     "totals?": [{"attributes": TEXTS, "records": COUNT, "digest": DIGEST}],
     "trust?": {"records": NUMBER, "share": CHANCE, "of_ones?": NUMBER},
     "period?": {"periods": TEXT, "column": TEXT, "calendar": TEXT},

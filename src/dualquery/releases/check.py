@@ -32,7 +32,7 @@ from dualquery.pool import together
 from dualquery.privacy.budget import Accounting
 from dualquery.privacy.curator import Curator
 from dualquery.privacy.ledger import Allowance
-from dualquery.privacy.noise import Gaussian, Laplace, Law, Noise
+from dualquery.privacy.noise import Gaussian, Laplace, Law
 from dualquery.privacy.prices import Portion, portion
 from dualquery.queries.derived import FINE, REACH, Errors, Multiplied, SummedMisfits, misfit_bound
 from dualquery.queries.random_families import Stream
@@ -50,11 +50,8 @@ MOST_CELLS = 50_000  # of a table
 MOST_RECORDS = 10**12  # whose misfits, finely counted, fit into 64 bits
 FAINT = 0.06  # of the records: with more noise than this nothing is checked
 PRIOR, OWN = 0.25, 0.15
-WIDER = (
-    1,
-    4,
-    16,
-)  # times, equally likely: where structure was missed, errors are several times those of replicas
+# Times, equally likely: where structure was missed, errors are several times those of replicas.
+WIDER = (1, 4, 16)
 LEAST_SCALE = 0.7  # of a bar, whatever is measured
 PORTIONED = (Accounting.PURE, Accounting.ZCDP, Accounting.GAUSSIAN)
 
@@ -105,6 +102,9 @@ class Unchecked(NamedTuple):
 
     why: str
 
+    def words(self) -> str:
+        return f"none: {self.why}"
+
 
 def set_aside(task: Task, share: float, more: int = 0) -> Reserved | Unchecked:
     """What a check of this share of the budget would be, with so many numbers more than its own; all of it public."""
@@ -131,23 +131,17 @@ def set_aside(task: Task, share: float, more: int = 0) -> Reserved | Unchecked:
         return Unchecked(
             f"with so few records at so small a budget a check would show errors to ± {reserved.bar:.2g} only"
         )
-    try:
-        _refuse_too_wide(kept.noise)
+    try:  # what could not be drawn is refused
+        if isinstance(kept.noise, Gaussian):
+            Law.gaussian(kept.noise.variance)
+        elif isinstance(kept.noise, Laplace):
+            Law.laplace(kept.noise.scale)
     except BudgetError:
         return Unchecked(why)
     return reserved
 
 
-def _refuse_too_wide(noise: Noise) -> None:
-    """Refuse what could not be drawn."""
-    if isinstance(noise, Gaussian):
-        Law.gaussian(noise.variance)
-    elif isinstance(noise, Laplace):
-        Law.laplace(noise.scale)
-
-
 def checked_share(share: object) -> float:
-    """A share of the budget for the check, or a refusal."""
     if isinstance(share, bool) or not isinstance(share, int | float) or not 0 <= share <= MOST_SHARE:
         raise DualQueryError(
             f"the check takes a share of the budget from 0 (none) to {MOST_SHARE:g}, and {share} is not one (--check)"
@@ -193,7 +187,6 @@ class Asked:
     places: tuple[int | None, ...] = ()
 
     def statistic(self, rows: Records, total: float) -> SummedMisfits:
-        """How wrong these rows are, of a table of so many records."""
         expected = np.rint(self.tables.counts(rows) * (FINE * total / rows.rows)).astype(np.int64)
         return SummedMisfits(self.tables, expected, self.parts)
 
@@ -270,7 +263,6 @@ class Check:
 def measured_check(
     reserved: Reserved, curator: Curator, within: Allowance, released: Records, wanted: Asked
 ) -> Check:
-    """Measure how wrong the released rows are, within the allowance."""
     total, portion_of = reserved.task.rows, reserved.portion
     statistic = Multiplied(wanted.statistic(released, total), portion_of.times)
     noisy = curator.measure(statistic, noise=portion_of.noise, within=within)
@@ -322,21 +314,13 @@ def pooled(ratios: Fractions, variances: Fractions) -> list[float]:
 
 
 def certified(check: Check | Unchecked, scales: Mapping[int, float], share: float) -> dict[str, Any]:
-    """As the certificate says it."""
     if isinstance(check, Unchecked):
         return {"share": 0.0, "why_not": check.why, "orders": []}
-    orders = [
-        {
-            "attributes": order,
-            "tables": part.number,
-            "error": max(0.0, float(error)),
-            "bar": float(bar),
-            "scale": scales.get(order),
-        }
-        for order, part, error, bar in zip(
-            check.order_of, check.asked.parts, check.shares, check.bars, strict=False
-        )
-    ]
+    keys, orders = ("attributes", "tables", "error", "bar", "scale"), []
+    found = zip(check.order_of, check.asked.parts, check.shares, check.bars, strict=False)
+    for order, part, error, bar in found:
+        said = (order, part.number, max(0.0, float(error)), float(bar), scales.get(order))
+        orders.append(dict(zip(keys, said, strict=True)))
     return {"share": share, "why_not": None, "orders": orders}
 
 
@@ -356,9 +340,8 @@ def checked(
         return Unchecked("no synthetic records left, and what was set aside for a check was not used")
     tell("checking", 0, 1)
     (within,) = allowed
-    wanted = asking.asked(
-        reserved.task, released, seed + REPLICAS + 1
-    )  # another stream than those of replicas
+    # Another stream than those of replicas.
+    wanted = asking.asked(reserved.task, released, seed + REPLICAS + 1)
     found = measured_check(reserved, curator, within, released, wanted)
     tell("checking", 1, 1)
     return found

@@ -48,6 +48,17 @@ MISSED = (
 SOME, OFTEN = 1.5, 200  # records a person
 OTHER = "other"  # the label of what is not listed
 EVERY_ROW = 0.9  # of the records that have a text of their own: an id
+# Of two answers that everybody knows the rarer one has a place, seen or not: no cell is needed to know of it.
+ANSWERS = (
+    "n y",
+    "no yes",
+    "f m",
+    "female male",
+    "false true",
+    "off on",
+    "negative positive",
+    "absent present",
+)
 
 
 @dataclass(frozen=True)
@@ -189,7 +200,8 @@ def texts(looks: Looks, found: dict[str, float], sigma: float, rows: float) -> C
     values = [text for text in found if text and text not in MARKERS]
     if not values:
         return _present(looks, "no text is frequent enough, for this ε, to be told")
-    rest = rows - sum(found[text] for text in values) - max(0.0, looks.of(("empty", "marker")))
+    values += _opposite(values)
+    rest = rows - sum(found.get(text, 0.0) for text in values) - max(0.0, looks.of(("empty", "marker")))
     others = rest > MISSED * math.sqrt(len(values) * sigma**2 + 2 * looks.sigma**2)
     figures = numbers_written(values)
     if not np.isnan(figures).any():
@@ -199,6 +211,15 @@ def texts(looks: Looks, found: dict[str, float], sigma: float, rows: float) -> C
         return Categorical(looks.name, (*values, absent), unknown=absent, missing=absent)
     written = MARKERS if looks.missing else ()
     return Categorical(looks.name, (*values, other, absent), unknown=other, missing=absent, empty=written)
+
+
+def _opposite(values: Sequence[str]) -> list[str]:
+    """Of a column of which one answer was seen, the other, written alike."""
+    if len(values) != 1:
+        return []
+    alike = str.upper if values[0].isupper() else str.title if values[0].istitle() else str.lower
+    pairs = [[alike(answer) for answer in pair.split()] for pair in ANSWERS]
+    return [answer for pair in pairs if values[0] in pair for answer in pair if answer != values[0]]
 
 
 def _present(looks: Looks, reason: str) -> Column | LeftOut:

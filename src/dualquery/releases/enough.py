@@ -112,6 +112,5 @@ def enough_for(error: float, most: Budget, planned: Planned) -> Enough:
 
 
 def _upwards(epsilon: float) -> float:
-    """In three figures."""
     power = math.floor(math.log10(epsilon)) - 2
     return float(f"{math.ceil(epsilon / 10.0**power - 1e-9) * 10.0**power:.3g}")

@@ -69,8 +69,6 @@ class L1Errors:
 
 @dataclass(frozen=True)
 class WorstQuery:
-    """A query with one of the largest errors."""
-
     query: str
     truth: float
     answer: float
@@ -137,10 +135,7 @@ def evaluate(
     per_table: list[Reals] = []
     worst: list[tuple[float, int, float, float]] = []
     begin = 0
-    parts = (
-        part for group in asked.groups for part in group.in_parts(_CELLS_AT_ONCE)
-    )  # memory stays bounded
-    for group in parts:
+    for group in (part for each in asked.groups for part in each.in_parts(_CELLS_AT_ONCE)):
         progress("comparing", begin, asked.size)
         truth = counter.true_counts(group) / (group.unit * counter.true_rows)
         answers = release.artefact.fractions(group)
@@ -215,14 +210,9 @@ def hanging_errors(release: Release, counter: Counter) -> tuple[HangingErrors, .
 def _of_tables(what: str, tables: ViewTables, release: Release, counter: Counter) -> HangingErrors:
     """L1 between tables of shares of all rows, or of all pairs of rows."""
     assert release.records is not None, "a database is released as units"
-    pairs = [
-        tables.tables.split(each) for each in (counter.true_counts(tables), tables.counts(release.records))
-    ]
-    off = [
-        float(np.abs(truth / max(1, truth.sum()) - told / max(1, told.sum())).sum())
-        for truth, told in zip(*pairs, strict=True)
-    ]
-    return _summed(what, np.array(off))
+    counts = counter.true_counts(tables), tables.counts(release.records)
+    truth, told = ([cells / max(1, cells.sum()) for cells in tables.tables.split(each)] for each in counts)
+    return _summed(what, np.array([np.abs(a - b).sum() for a, b in zip(truth, told, strict=True)]))
 
 
 def _off(asked: Workload, release: Release, counter: Counter) -> Reals:
@@ -252,17 +242,16 @@ def workload_of(release: Release, workload: GivenWorkload | None) -> Workload:
     written = release.certificate["workload"]
     if workload is not None:
         return workload_from(release.domain, workload)
+    remedy = "name the ones to evaluate with --queries"
     try:
         again = from_spec(release.domain, written["spec"])
     except QueryError:
         raise ReleaseError(
-            f"the queries of the release ({written['spec']}) cannot be made again here; "
-            "name the ones to evaluate with --queries"
+            f"the queries of the release ({written['spec']}) cannot be made again here; {remedy}"
         ) from None
     if again.digest() != written["digest"]:
         raise ReleaseError(
-            f"'{written['spec']}' no longer holds the queries that the release was made for; "
-            "name the ones to evaluate with --queries"
+            f"'{written['spec']}' no longer holds the queries that the release was made for; {remedy}"
         )
     return again
 
@@ -317,16 +306,9 @@ def compare(
     return Comparison(as_frame(pa.Table.from_pylist(rows, schema=_SHAPE), frame), _picture(rows))
 
 
+_NUMBERS = ("mean_error", "rms_error", "max_error", "predicted_mean_error", "seconds")
 _SHAPE = pa.schema(
-    [
-        ("mechanism", pa.string()),
-        ("mean_error", pa.float64()),
-        ("rms_error", pa.float64()),
-        ("max_error", pa.float64()),
-        ("predicted_mean_error", pa.float64()),
-        ("seconds", pa.float64()),
-        ("refused", pa.string()),
-    ]
+    {"mechanism": pa.string(), **dict.fromkeys(_NUMBERS, pa.float64()), "refused": pa.string()}
 )
 
 
@@ -344,15 +326,13 @@ def _wanted(
 
 
 def _row(name: str, options: Mapping[str, Any], counter: Counter, runs: int, **given: Any) -> dict[str, Any]:
-    """The errors of one mechanism, or why it has none."""
-    found, began = [], time.process_time()
+    errors, began = [], time.process_time()
     try:
         for _ in range(runs):
             made = release(counter, mechanism=name, **given, **options)
-            found.append((evaluate(made, counter, given["workload"]), made))
+            errors.append(evaluate(made, counter, given["workload"]))
     except DualQueryError as refusal:
         return {"mechanism": name, "refused": str(refusal)}
-    errors = [each for each, _ in found]
     return {
         "mechanism": name,
         "mean_error": float(np.mean([each.mean_error for each in errors])),

@@ -21,7 +21,7 @@ from typing import Any
 import numpy as np
 
 from dualquery.errors import DataError, SchemaError
-from dualquery.fitting.fitter import Effort, Rows
+from dualquery.fitting.fitter import Effort
 from dualquery.fitting.measured import Measured, MeasuredTables, Numbers
 from dualquery.mechanisms.artefact import usual_rows
 from dualquery.queries.language.vocabulary import unknown_name
@@ -34,7 +34,7 @@ from dualquery.releases.release import Release
 from dualquery.table.domain import Domain
 from dualquery.table.reading import AnyTable, read_table
 from dualquery.table.schema import schema_text
-from dualquery.types import Cells, Progress, Set, no_progress, silent
+from dualquery.types import Cells, Progress, Set, silent
 
 MOST_ATTRIBUTES = 5  # of a table: it has as many interactions as subsets
 MOST_CELLS = 20_000_000  # of all tables together
@@ -95,10 +95,7 @@ def fit(
     effort = Effort.of(checked_rows("synthetic_rows", synthetic_rows) or usual_rows(size))
     rows = fit_usual(known, effort, rng, partial(tell, "fitting rows to what was measured"))
 
-    def again(other: MeasuredTables, short: Effort) -> Rows:
-        return fit_usual(other, short, rng, no_progress)
-
-    found = with_bars(known, rows, inside, size, effort, rng, tell, again)
+    found = with_bars(known, rows, inside, size, effort, rng, tell)
     kept = (*known.kept, *inside)
     untold = [domain.name(j) for j in range(domain.width) if (j,) not in known.interactions]
     certificate = Certificate.of(
@@ -127,12 +124,8 @@ def fit(
 
 
 def _read(given: Any) -> Iterator[Mapping[str, Any]]:
-    """The rows of a frame or a file, or the dicts of a list."""
-    if isinstance(given, Sequence) and not isinstance(given, str):
-        rows: Sequence[Any] = given
-    else:
-        rows = read_table(given).to_pylist()
-    for place, row in enumerate(rows, start=1):
+    dicts = isinstance(given, Sequence) and not isinstance(given, str)
+    for place, row in enumerate(given if dicts else read_table(given).to_pylist(), start=1):
         if not isinstance(row, Mapping) or not row.keys() >= WRITTEN:
             raise DataError(
                 f"table {place} lacks one of columns, cells and variance: give the names of its attributes, its "
@@ -182,19 +175,15 @@ def interactions(members: Set, table: Cells, variance: float, domain: Domain) ->
 def _joined(domain: Domain, told: Sequence[Measured], number: int | None) -> MeasuredTables:
     """Everything together; the number of records as it is public, or as the tables have it."""
     tables = [each for each in told if isinstance(each.what, tuple)]
-    totals = [each for each in tables if not each.what]
     if number is not None:
         start = MeasuredTables.rows(domain, number, 0.0)
-        tables = [each for each in tables if each.what]
-    elif totals:
-        best = min(totals, key=lambda each: float(each.variance))
-        start, tables = (
-            MeasuredTables.rows(domain, float(best.values), best.variance),
-            [e for e in tables if e is not best],
-        )
-    else:
+        return start.joined([each for each in tables if each.what]).counted()
+    totals = [each for each in tables if not each.what]
+    if not totals:
         raise DataError("the tables do not tell how many records there are; declare it: records=…")
-    return start.joined(tables).counted()
+    best = min(totals, key=lambda each: float(each.variance))
+    start = MeasuredTables.rows(domain, float(best.values), best.variance)
+    return start.joined([each for each in tables if each is not best]).counted()
 
 
 def _cells(known: MeasuredTables) -> int:

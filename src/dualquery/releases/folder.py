@@ -1,7 +1,7 @@
 """The folder of a release, written aside and renamed, so that a half-written one never stands in its place.
 
 synthetic.parquet     the synthetic records (or answers.parquet: queries and answers), as many as the table has
-rows.parquet          all of them, where there are more (`releases.people`)
+rows.parquet          all of them, where there are more (`releases.frames`)
 synthetic.csv         the same, on request
 NAME.parquet          of a database each of its tables, with keys that fit (rows.NAME.parquet, replicas.NAME.parquet)
 replicas.parquet      what was released of the release's own rows, for error bars (`mechanisms.error_bars`)
@@ -23,8 +23,9 @@ import re
 import secrets
 import shutil
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager, suppress
+from functools import partial
 from pathlib import Path
 
 import numpy as np
@@ -41,8 +42,8 @@ from dualquery.mechanisms.artefact import ANSWERS, SYNTHETIC, SyntheticRecords, 
 from dualquery.mechanisms.error_bars import MOST_DRAWN, Draw, Replica, tables_drawn
 from dualquery.pool import together
 from dualquery.releases.certificate import Certificate
+from dualquery.releases.frames import files_of, for_people, rows_file, units_for_people
 from dualquery.releases.measurements import as_table, listed, of_table
-from dualquery.releases.people import files_of, for_people, rows_file, units_for_people
 from dualquery.releases.release import Release
 from dualquery.releases.seal import CERTIFICATE, check_files, check_seal, digests, read_private_key, sealed
 from dualquery.table.domain import Domain
@@ -84,7 +85,7 @@ def _made(folder: Path) -> Iterator[Path | None]:
             raise
         try:
             lock = _opened(folder)
-            ours = _lock(lock) is not False and folder.exists()
+            ours = locked(lock) is not False and folder.exists()
         except FileNotFoundError:
             ours = False
         yield folder if ours else None
@@ -117,8 +118,8 @@ def _sweep_one(folder: Path) -> None:
     with suppress(OSError):
         lock = _opened(folder)
         try:
-            locked = _lock(lock)
-            if locked or (locked is None and time.time() - folder.stat().st_mtime > OLD):
+            free = locked(lock)
+            if free or (free is None and time.time() - folder.stat().st_mtime > OLD):
                 shutil.rmtree(folder, ignore_errors=True)
         finally:
             if lock is not None:
@@ -129,9 +130,9 @@ def _opened(folder: Path) -> int | None:
     return None if fcntl is None else os.open(folder, os.O_RDONLY)
 
 
-def _lock(handle: int | None) -> bool | None:
+def locked(handle: int | None) -> bool | None:
     """Whether the lock was free and is ours now; None where this file system has no locks."""
-    if handle is None:
+    if handle is None or fcntl is None:
         return None
     try:
         fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
@@ -175,13 +176,13 @@ def save(
     key = None if sign is None else read_private_key(sign)
     refuse_occupied(path)
     with written_aside(path) as aside:
-        for name, each in files_of(release).items():
-            pyarrow.parquet.write_table(each, aside / name, compression="zstd")
+        parts: list[Callable[[], None]] = [partial(_write_files, files_of(release), aside)]
         if release.replicas:
-            _write_replicas(release, aside / REPLICAS_FILE)
+            parts.append(partial(_write_replicas, release, aside / REPLICAS_FILE))
         if release.measured:
             told = as_table(release.domain, release.measured)
-            pyarrow.parquet.write_table(told, aside / MEASURED_FILE, compression="zstd")
+            parts.append(partial(_write_files, {MEASURED_FILE: told}, aside))
+        together(lambda part: part(), parts)
         if csv:
             for name, each in csv_files(release).items():
                 write_csv(each, aside / name)
@@ -195,8 +196,7 @@ def save(
         (aside / REPORT).write_text(report_html(release, certificate), encoding="utf-8")
         certificate = sealed(certificate.with_files(digests(aside)), key)
         (aside / CERTIFICATE).write_text(certificate.to_json(), encoding="utf-8")
-        for file in aside.iterdir():
-            _to_disk(file)
+        together(_to_disk, list(aside.iterdir()))
         _folder_to_disk(aside)
         os.rename(aside, path)
         _folder_to_disk(path.parent)
@@ -214,12 +214,14 @@ def read_certificate(folder: Path) -> Certificate:
             f"'{folder}' {where}; a release is a folder that `dualquery release` wrote"
         ) from None
     except OSError as error:
-        raise ReleaseError(
-            f"the release '{folder}' cannot be read: {error.strerror or 'it is damaged'}"
-        ) from None
+        raise _unreadable(folder, error) from None
     except UnicodeDecodeError:
         raise ReleaseError("certificate.json is damaged: it is not text in UTF-8") from None
     return certificate
+
+
+def _unreadable(folder: Path, error: OSError) -> ReleaseError:
+    return ReleaseError(f"the release '{folder}' cannot be read: {error.strerror or 'it is damaged'}")
 
 
 def load(folder: str | os.PathLike[str]) -> Release:
@@ -232,22 +234,18 @@ def load(folder: str | os.PathLike[str]) -> Release:
         if stored is None:
             raise ReleaseError(f"the certificate in '{path}' names no data file")
         most = {SYNTHETIC: certificate["synthetic_rows"] or 0, ANSWERS: certificate["workload"]["queries"]}
-        kept = {
-            name: rows_file(name) if rows_file(name) in certificate["files"] else name
-            for name in stored.names(domain)
-        }
-        artefact = stored.read(
-            domain, {name: _read(path / file, most.get(name)) for name, file in kept.items()}
-        )
+        tables = {}
+        for name in stored.names(domain):
+            file = rows_file(name) if rows_file(name) in certificate["files"] else name
+            tables[name] = _read(path / file, most.get(name))
+        artefact = stored.read(domain, tables)
         measured = _read_measured(path / MEASURED_FILE, certificate, domain)
         if not isinstance(artefact, SyntheticRecords):
             return Release(certificate, domain, artefact, measured=measured)
         replicas = _read_replicas(path / REPLICAS_FILE, certificate, artefact.records)
         return Release(certificate, domain, artefact, replicas, measured)
     except OSError as error:
-        raise ReleaseError(
-            f"the release '{path}' cannot be read: {error.strerror or 'it is damaged'}"
-        ) from None
+        raise _unreadable(path, error) from None
     except (KeyError, TypeError, ValueError, OverflowError, pa.ArrowException, DataError, SchemaError):
         raise ReleaseError(f"the release '{path}' is damaged, or was changed by hand") from None
 
@@ -264,11 +262,15 @@ def _read(file: Path, most: int | None = None) -> pa.Table:
 
 
 def csv_files(release: Release) -> dict[str, pa.Table]:
-    """What is written as CSV on request, by file name."""
     if isinstance(release.artefact, SyntheticUnits):
         tables = units_for_people(release, release.artefact).tables
         return {f"{name}.csv": table for name, table in tables.items()}
     return {SYNTHETIC_CSV: for_people(release)}
+
+
+def _write_files(tables: Mapping[str, pa.Table], folder: Path) -> None:
+    for name, each in tables.items():
+        pyarrow.parquet.write_table(each, folder / name, compression="zstd")
 
 
 def _write_replicas(release: Release, file: Path) -> None:
@@ -287,7 +289,6 @@ def _write_replicas(release: Release, file: Path) -> None:
 
 
 def _beside(file: Path, name: str) -> Path:
-    """The file of a table of replicas: replicas.person.parquet."""
     return file.with_name(f"{file.stem}.{name}")
 
 
@@ -325,7 +326,6 @@ def _read_measured(file: Path, certificate: Certificate, domain: Domain) -> tupl
 
 
 def write_csv(table: pa.Table, file: str | os.PathLike[str] | None) -> str | None:
-    """A table as text with commas, in a file or given back."""
     if file is not None:
         pyarrow.csv.write_csv(flat(table), file)
         return None
@@ -335,7 +335,6 @@ def write_csv(table: pa.Table, file: str | os.PathLike[str] | None) -> str | Non
 
 
 def write_csv_files(release: Release, folder: str | os.PathLike[str] | None) -> None:
-    """A CSV file for each table of a database, in a folder."""
     if folder is None:
         raise ReleaseError("a database is several tables; name the folder that gets a CSV file for each")
     path = Path(folder)

@@ -1,10 +1,16 @@
-"""Answers as frames: one row per question or cell, with its share of the records and its 95% bar.
+"""What people get of a release as tables: answers, what there is of each column by itself, and rows.
+
+*Answers* have one row per question or cell, with its share of the records and its 95% bar.
 
     query or attributes, share, bar                   fractions of the table
     count, count_bar                                  the same times n, where n is public
 
 n is public where neighbours share it, and where it was declared. Where it was measured it has noise of its own,
 which no bar here knows of, and shares stand alone.
+
+*Rows*: answers need many rows, people take the rows of a file for records. So by default synthetic.parquet has as
+many as the table, evenly drawn from all, and rows.parquet beside it has all, for answers. Where somebody asked for a
+number of rows, synthetic.parquet has these. Of a database they are NAME.parquet and rows.NAME.parquet.
 """
 
 from __future__ import annotations
@@ -12,6 +18,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from importlib import import_module
 from math import prod
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -19,10 +26,14 @@ import pyarrow as pa
 from numpy.typing import NDArray
 
 from dualquery.errors import DualQueryError, QueryError
+from dualquery.mechanisms.artefact import SYNTHETIC, SyntheticUnits
 from dualquery.queries.families import grammar_of
 from dualquery.queries.language.vocabulary import unknown_name
 from dualquery.queries.tables import Tables
-from dualquery.table.domain import Categorical, Items
+from dualquery.table.cells import floats_of
+from dualquery.table.dates import Dates
+from dualquery.table.domain import Categorical, Column, Items
+from dualquery.types import Reals
 
 if TYPE_CHECKING:
     from dualquery.releases.release import Answer, Release
@@ -30,10 +41,18 @@ if TYPE_CHECKING:
 MOST_CELLS = 1_000_000
 MOST_CELLS_AMONG = 20_000  # where a condition makes every cell a question of its own
 KINDS = ("pandas", "polars", "arrow")
+DESCRIBED = ["mean", "sd", "q25", "median", "q75"]  # of numbers
+ROWS = "rows.parquet"
+KEY = b"dualquery"  # of the metadata of the file
+WARNING = (
+    "Synthetic records with differential privacy: none is a person. They are not independent records of the table: "
+    "do not compute standard errors, confidence intervals or p-values from them. release.estimate and "
+    "release.regress (dualquery regress) give intervals that hold; release.answer, table and sql give numbers with "
+    "their bars."
+)
 
 
 def as_frame(table: pa.Table, kind: str) -> Any:
-    """An Arrow table as the kind of frame that is wanted."""
     if kind not in KINDS:
         raise DualQueryError(f"frame must be one of {', '.join(KINDS)}, got '{kind}'")
     if kind == "arrow":
@@ -96,7 +115,6 @@ def cells_table(
 
 
 def attributes_of(release: Release, by: str | Sequence[str]) -> list[int]:
-    """The numbers of some attributes by their names."""
     if release.domain.kind not in ("records", "database"):
         words = grammar_of(release.domain).words
         raise QueryError(f"this table is asked about {words}, one question at a time; ask `answers`")
@@ -146,3 +164,111 @@ def _columns(
         wide = [None if bar is None else bar * rows for bar in bars]
         found |= {"count": pa.array(values * rows), "count_bar": pa.array(wide, pa.float64())}
     return found
+
+
+def described(release: Release) -> pa.Table:
+    """One row a column: of numbers mean, deviation and quartiles, of others the most frequent value and its share."""
+    if release.records is None or release.certificate.schema.domain.kind != "records":
+        raise QueryError("this release holds no synthetic records of one table to describe; ask `answers`")
+    from dualquery.fitting.smooth import number_codes
+
+    rows = []
+    for number, column in enumerate(release.domain.columns):
+        if isinstance(column, Items):
+            continue
+        row: dict[str, object] = {"column": column.name}
+        attribute = release.domain.starts[number]
+        if number_codes(column) is not None and not isinstance(column, Dates):
+            row |= _of_numbers(release, column, attribute)
+        else:
+            row |= _most_frequent(release, column.name)
+        rows.append(row)
+    kinds = {"column": pa.string(), "top": pa.string()}
+    names = [
+        "column",
+        *(f"{name}{end}" for name in DESCRIBED for end in ("", "_bar")),
+        "top",
+        "share",
+        "share_bar",
+    ]
+    return pa.Table.from_pylist(rows, pa.schema([(name, kinds.get(name, pa.float64())) for name in names]))
+
+
+def _of_numbers(release: Release, column: Column, attribute: int) -> dict[str, object]:
+    def made(table: pa.Table) -> tuple[list[str], Reals]:
+        cells = floats_of(table.column(column.name))
+        known = cells[~np.isnan(cells)]
+        if not len(known):
+            return DESCRIBED, np.full(len(DESCRIBED), np.nan)
+        spread = known.std(ddof=1) if len(known) > 1 else np.nan
+        return DESCRIBED, np.array([known.mean(), spread, *np.quantile(known, [0.25, 0.5, 0.75])])
+
+    from dualquery.inference.inside import least_of_quantiles
+
+    names, values, bars = release.conclusions.bars(made, [attribute])
+    least = least_of_quantiles(column, values[2:])
+    bars = [*bars[:2], *(max(bar, half) for bar, half in zip(bars[2:], least, strict=True))]
+    row: dict[str, object] = {}
+    for name, value, bar in zip(names, values.tolist(), bars, strict=True):
+        row |= {name: value, f"{name}_bar": bar if np.isfinite(bar) else None}
+    return row
+
+
+def _most_frequent(release: Release, name: str) -> dict[str, object]:
+    table = release.table(name, frame="arrow")
+    if not table.num_rows:
+        return {}
+    top = int(np.argmax(table.column("share").to_numpy()))
+    row = table.slice(top, 1).to_pylist()[0]
+    return {"top": str(row[name]), "share": row["share"], "share_bar": row["bar"]}
+
+
+def files_of(release: Release) -> dict[str, pa.Table]:
+    """What is kept of an artefact, by file name, with the rows for people first."""
+    files = release.artefact.files()
+    if isinstance(release.artefact, SyntheticUnits):
+        people = units_for_people(release, release.artefact)
+        rest = {} if people is release.artefact else {rows_file(name): table for name, table in files.items()}
+        warned = {
+            name: table.replace_schema_metadata({KEY: WARNING.encode()})
+            for name, table in people.files().items()
+        }
+        return warned | rest
+    if SYNTHETIC not in files:
+        return files
+    few = for_people(release)
+    whole = {} if few.num_rows == files[SYNTHETIC].num_rows else {ROWS: files[SYNTHETIC]}
+    return {SYNTHETIC: few.replace_schema_metadata({KEY: WARNING.encode()}), **whole}
+
+
+def for_people(release: Release) -> pa.Table:
+    """The rows that people open: as many as the table has, where nobody asked for a number of them."""
+    table = release.to_arrow()
+    few = None if release.records is None else _few(release, table.num_rows)
+    return table if few is None else table.take(pa.array(few))
+
+
+def units_for_people(release: Release, whole: SyntheticUnits) -> SyntheticUnits:
+    """The same of a database: some units, each with all that hangs on it, and keys of their own. Where fewer were
+    fitted than there are, some stand several times, evenly."""
+    rows, wanted = whole.records.rows, release.certificate.get("rows_for_people")
+    if wanted is not None and wanted > rows:
+        return SyntheticUnits(whole.records.take(np.arange(wanted) % rows))
+    few = _few(release, rows)
+    return whole if few is None else SyntheticUnits(whole.records.take(few))
+
+
+def _few(release: Release, rows: int) -> NDArray[np.int64] | None:
+    """The rows that people open; None for all."""
+    wanted = release.certificate.get("rows_for_people")
+    if wanted is None or wanted >= rows:
+        return None
+    if "totals" in release.certificate:  # each block of rows meets them
+        return np.arange(wanted)
+    rng = np.random.default_rng([int(release.certificate["replicas"]["seed"]), wanted])
+    return np.sort(rng.permutation(rows)[:wanted])
+
+
+def rows_file(name: str) -> str:
+    """The file that holds all rows, where people open one with fewer."""
+    return ROWS if name == SYNTHETIC else f"{Path(ROWS).stem}.{name}"

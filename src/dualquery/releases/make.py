@@ -15,10 +15,10 @@ from typing import Any
 from dualquery.counting.counter import Counter, MemoryCounter
 from dualquery.counting.opening import machines_of, open_counter
 from dualquery.errors import BudgetError, DataError, DualQueryError, SchemaError
-from dualquery.ledger.book import Place, PrepaidLedger, ledger_of
+from dualquery.ledger.book import Place, PrepaidLedger, accounting_of, ledger_of
 from dualquery.mechanisms.error_bars import MOST_SEEDS, Draw, made_replicas
 from dualquery.mechanisms.outcomes import finished
-from dualquery.privacy.budget import Budget
+from dualquery.privacy.budget import Accounting, Budget
 from dualquery.privacy.curator import Curator
 from dualquery.privacy.ledger import Ledger
 from dualquery.privacy.neighbours import PARTS, Neighbours
@@ -34,15 +34,17 @@ from dualquery.releases.arguments import (
     checked_rows,
     checked_seed,
     for_callers,
+    notes_of_machines,
     schema_from,
     workload_from,
 )
 from dualquery.releases.certificate import PredictedError, certify
 from dualquery.releases.check import SHARE, Check, Unchecked, certified, checked, scales_of
-from dualquery.releases.machines import notes_of_machines
 from dualquery.releases.measurements import listed
 from dualquery.releases.number_of_records import known_rows, measures_rows, shared_rows
 from dualquery.releases.plan import (
+    Request,
+    Settled,
     check_plays,
     check_records,
     foreign_code,
@@ -53,15 +55,17 @@ from dualquery.releases.plan import (
     settle,
     warnings_of,
 )
-from dualquery.releases.priors import lacking, public_rows
-from dualquery.releases.release import Release, records_of
-from dualquery.releases.totals import (
+from dualquery.releases.public import (
     doubts_of,
+    lacking,
+    public_rows,
     public_totals,
     refuse_another_number,
     refuse_rows_beside,
     relation_of,
 )
+from dualquery.releases.release import Release, records_of
+from dualquery.releases.reuse import GivenDraft, earlier_of, refuse_another_table
 from dualquery.table.domain import Domain
 from dualquery.table.linking import AnyDatabase
 from dualquery.table.periods import RunningSpan, Span
@@ -88,6 +92,7 @@ def release(
     prior: Any = None,
     prior_origin: str | None = None,
     prior_key: str | os.PathLike[str] | None = None,
+    draft: GivenDraft | None = None,
     totals: Any = None,
     period: str | Span | None = None,
     check: float = SHARE,
@@ -109,7 +114,8 @@ def release(
     file or a URL) and `dataset` name the book that is charged with the whole budget before a count is read, and stays
     charged if the release fails (docs/certificate.md). `prior` is what is public already: a release or its folder, or
     a file or frame together with its `prior_origin`; several in a list (with `prior_key` all are folders that this
-    key has signed). It is believed as far as the noisy measurements bear it out (docs/how_it_works.md). `totals` are
+    key has signed). It is believed as far as the noisy measurements bear it out (docs/how_it_works.md). `draft`
+    is the private draft that the schema is from, or its certificate: its counts are used again. `totals` are
     public tables of counts (a file or a frame, several in a list) that the released rows are to meet exactly.
     `period` names a period of the schema's calendar, like `2024-Q3`, a longer one, or two with .. between them: its
     records alone are read, one by one, whatever the table holds (docs/schema.md). `check` is the share of the budget
@@ -124,6 +130,8 @@ def release(
     check_rules(described.domain)
     check_plays(mechanism, described.domain.kind)
     public, priors = public_rows(prior, prior_origin, described, table, prior_key)
+    if not isinstance(table, Records | Counter):
+        refuse_another_table(draft, table)
     meeting, counted = public_totals(totals, described, table)
     checking = Wanted.of(check, accept, described.domain)
     wanted, seed = checked_options(options), checked_seed(seed)
@@ -131,39 +139,31 @@ def release(
     records = checked_rows("records", records)
     budget, table = _budget(budget, table, described, wanted, tell)
     budget = relation_of(budget, meeting, ledger)
-    budget = replace(budget, adaptive=measures_rows(budget, records))
-    booked = (
-        None
-        if ledger is None
-        else settle(workload, budget, wanted, mechanism, None, booked=True, prior=public)
+    by = None if ledger is None else accounting_of(ledger, dataset)
+    filtered = by is Accounting.GAUSSIAN  # what such a book adds up is the limit of a filter
+    budget = replace(budget, adaptive=filtered or measures_rows(budget, records))
+    earlier, drafted = earlier_of(
+        draft, described, budget.neighbours, ledger=ledger, dataset=dataset, seed=seed
     )
-    if booked is not None and booked.budget.adaptive:
-        refuse_hopeless(workload, booked.budget, wanted, mechanism, public, checking, meeting)
-    prepaid = (
-        None
-        if booked is None
-        else ledger_of(booked.budget, ledger=ledger, dataset=dataset, span=described.within)
-    )
+    asked = Request(workload, wanted, mechanism, public, earlier, checking, meeting)
+    booked: Settled | None = None
+    prepaid: Ledger | None = None
+    if ledger is not None:
+        booked = settle(asked, budget, None, booked=by)
+        if measures_rows(budget, records):
+            refuse_hopeless(asked, booked.budget)
+        prepaid = ledger_of(booked.budget, ledger=ledger, dataset=dataset, span=described.within)
     counter = counting(table, described, budget.neighbours, wanted.get("memory"), tell)
     tell("planning", 0, 1)
     rows = shared_rows(counter, budget.neighbours) or records
     refuse_another_number(budget, meeting, rows)
-    settled = booked or settle(
-        workload,
-        budget,
-        wanted,
-        mechanism,
-        rows,
-        places=counter.knows_places,
-        prior=public,
-        wanted=checking,
-    )
+    settled = booked or settle(asked, budget, rows, places=counter.knows_places)
     paying = prepaid or Ledger(settled.budget)
     entropy = entropy_from(seed)
     curator = Curator(counter, paying, entropy)
     known = known_rows(curator, counter, records)
-    task = replace(known.task(workload, places=counter.knows_places), prior=public, totals=meeting)
-    chosen, plan, reserved = settled.planned or plan_checked(task, wanted, mechanism, checking)
+    task = replace(asked.of(known.task(workload, places=counter.knows_places)), totals=meeting)
+    chosen, plan, reserved = settled.planned or plan_checked(task, asked)
     refuse_unmet(plan, meeting)
     plan = replace(plan, task=replace(plan.task, totals=meeting))
     tell("planning", 1, 1)
@@ -184,6 +184,7 @@ def release(
         predicted = replace(predicted, curves=predicted.curves.scaled(scales))
         measured = (*measured, seen.measured())
     accepted = checking.accepted(seen)
+    whole = known.rows if meeting is None else meeting.number
     certificate = certify(
         plan=plan,
         mechanism=chosen,
@@ -191,13 +192,8 @@ def release(
         ledger=paying,
         entropy=entropy,
         rows_from=known.source,
-        synthetic_rows=outcome.artefact.rows,
-        rows_for_people=None
-        if wanted.get("synthetic_rows")
-        else known.rows
-        if meeting is None
-        else meeting.number,
-        artefact=outcome.artefact.words,
+        outcome=outcome,
+        rows_for_people=None if wanted.get("synthetic_rows") else whole,
         replicas={"number": len(replicas), **draw.to_json()},
         predicted_error=predicted,
         accounting_reason=settled.why,
@@ -220,8 +216,8 @@ def release(
         accepted=accepted,
         book=entry,
         prior=priors,
+        draft=drafted,
         totals=counted,
-        trust=outcome.trust,
     )
     return Release(certificate, workload.domain, outcome.artefact, replicas, measured)
 

@@ -46,7 +46,6 @@ def named(domain: Domain, measured: Measured) -> tuple[str, list[str], str]:
 
 
 def as_table(domain: Domain, measured: Sequence[Measured]) -> pa.Table:
-    """One row a measurement."""
     words = [named(domain, each) for each in measured]
     columns = {
         "kind": [kind for kind, _, _ in words],

@@ -49,7 +49,6 @@ class PricedRows(Portion):
         return rows if self.times == 1 else Multiplied(rows, self.times)
 
     def step(self, domain: Domain) -> Step:
-        """As a plan announces it."""
         moved = self.left.neighbours.sensitivity(self.statistic(domain).bound())
         return Step("measure the number of records", self.noise.event(moved))
 
@@ -97,5 +96,4 @@ def price_of_rows(budget: Budget) -> PricedRows:
 
 
 def shared_rows(counter: Counter, neighbours: Neighbours) -> int | None:
-    """The number of records, where these neighbours share it."""
     return counter.true_rows if neighbours.size_is_public else None

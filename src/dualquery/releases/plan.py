@@ -17,6 +17,7 @@ from types import MappingProxyType
 from typing import Any, NamedTuple
 
 from dualquery.errors import BudgetError, DualQueryError, SchemaError
+from dualquery.fitting.measured import Measured
 from dualquery.fitting.prior import PublicRows
 from dualquery.fitting.totals import Totals
 from dualquery.kinds.kind import TIGHTEST_FIRST, choose
@@ -98,6 +99,23 @@ def warnings_of(budget: Budget, rows: int, schema: Schema, *, seed: int | None =
     return [*warnings, *budget_warnings(budget, rows)]
 
 
+@dataclass(frozen=True)
+class Request:
+    """What is asked of a table, all of it public, before its budget is settled."""
+
+    workload: Workload
+    options: Mapping[str, object]
+    mechanism: str | None = None  # None: the program chooses
+    prior: PublicRows | None = None
+    earlier: tuple[Measured, ...] = ()  # and paid for, by a private draft
+    checking: Wanted = NOTHING_WANTED
+    totals: Totals | None = None
+
+    def of(self, task: Task) -> Task:
+        """A task, with what is known of the table before it is read."""
+        return replace(task, prior=self.prior, earlier=self.earlier)
+
+
 class WithCheck(NamedTuple):
     """A mechanism and its plan, and the check that its budget leaves room for."""
 
@@ -106,23 +124,24 @@ class WithCheck(NamedTuple):
     check: Reserved | Unchecked = Unchecked("nothing is released")
 
 
-def plan_checked(
-    task: Task, options: Mapping[str, object], mechanism: str | None, wanted: Wanted
-) -> WithCheck:
+def plan_checked(task: Task, asked: Request) -> WithCheck:
     """The plan with what is left beside a check, where synthetic records leave; else with the whole budget."""
-    check = wanted.set_aside(task)
+
+    def planned(task: Task) -> tuple[AnyMechanism, Plan[Any]]:
+        return plan_for(task, asked.options, asked.mechanism)
+
+    checking, check = asked.checking, asked.checking.set_aside(task)
     if isinstance(check, Unchecked):
-        chosen, made = plan_for(task, options, mechanism)
+        chosen, made = planned(task)
         if why := _nothing_to_check(made):  # refused whatever the number of records is
-            wanted.refused(why)
+            checking.refused(why)
         return WithCheck(chosen, made, check)
-    chosen, made = plan_for(check.task, options, mechanism)
-    if why := _nothing_to_check(made):
-        return WithCheck(*plan_for(task, options, mechanism), wanted.refused(why))
-    if _fits(task.budget, (check.step(), *made.steps)):
+    chosen, made = planned(check.task)
+    why = _nothing_to_check(made)
+    if why is None and _fits(task.budget, (check.step(), *made.steps)):
         return WithCheck(chosen, made, check)
-    why = "beside a check this plan would exceed the budget"
-    return WithCheck(*plan_for(task, options, mechanism), wanted.refused(why))
+    why = why or "beside a check this plan would exceed the budget"
+    return WithCheck(*planned(task), checking.refused(why))
 
 
 def _nothing_to_check(made: Plan[Any]) -> str | None:
@@ -142,7 +161,10 @@ def _fits(budget: Budget, steps: Sequence[Step]) -> bool:
 NOMINAL_ROWS = 10_000  # of a table whose number of records is not known yet
 
 ASKED = "it was asked for"
-BOOK = "the ledger adds up ρ, for which zCDP asks the least"
+BOOK = {
+    Accounting.ZCDP: "the ledger adds up ρ, for which zCDP asks the least",
+    Accounting.GAUSSIAN: "the ledger adds up Gaussian noise",
+}
 WHY = {
     Accounting.GAUSSIAN: "it is the tightest for a release that only adds Gaussian noise",
     Accounting.ZCDP: "it is the tightest here for a mechanism that does not only add Gaussian noise",
@@ -161,9 +183,7 @@ class Settled:
     @property
     def check_words(self) -> str:
         """What a check will show, or why there is none."""
-        assert self.planned is not None, "made by `settled_plan`"
-        check = self.planned.check
-        return f"none: {check.why}" if isinstance(check, Unchecked) else check.words()
+        return "" if self.planned is None else self.planned.check.words()
 
     @property
     def plan(self) -> Plan[Any]:
@@ -172,36 +192,28 @@ class Settled:
 
 
 def settle(
-    workload: Workload,
-    budget: Budget,
-    options: Mapping[str, object],
-    mechanism: str | None,
-    rows: int | None,
-    *,
-    booked: bool = False,
-    places: bool = True,
-    prior: PublicRows | None = None,
-    wanted: Wanted = NOTHING_WANTED,
+    asked: Request, budget: Budget, rows: int | None, *, booked: Accounting | None = None, places: bool = True
 ) -> Settled:
     """The budget with a theorem; `rows` is None where the number of records is still to be measured.
 
-    For a release that is charged to a book: ρ is what the book adds up, so zCDP, where it can pay.
+    For a release that is charged to a book: what the book asks the least for (`booked`), where it can pay.
     """
+    mechanism = asked.mechanism
     check_mechanism(mechanism)
     if budget.accounting is not Accounting.TIGHTEST:
         return Settled(budget, ASKED)
     candidates = TIGHTEST_FIRST if mechanism is None else named(mechanism).paid_by
-    if booked and Accounting.ZCDP in candidates:
-        return Settled(replace(budget, accounting=Accounting.ZCDP), BOOK)
+    if booked is not None and booked in candidates:
+        return Settled(replace(budget, accounting=booked), BOOK[booked])
     tightest, *others = candidates
     if tightest is Accounting.GAUSSIAN and others:  # which does not pay for a plan that selects
         # Of a mechanism that was named, no other refusal is a reason to take the next theorem.
         refusal = DualQueryError if mechanism is None else AnotherAccounting
         found = replace(budget, accounting=tightest)
+        variance = None if rows is not None else 1.0
+        task = asked.of(Task(asked.workload, rows or NOMINAL_ROWS, found, variance, places))
         try:
-            variance = None if rows is not None else 1.0
-            task = Task(workload, rows or NOMINAL_ROWS, found, variance, places, prior)
-            planned = plan_checked(task, options, mechanism, wanted if rows else NOTHING_WANTED)
+            planned = plan_checked(task, asked if rows else replace(asked, checking=NOTHING_WANTED))
         except refusal:
             tightest = others[0]
         else:
@@ -212,21 +224,13 @@ def settle(
 TRIED = (NOMINAL_ROWS, 10**2, 10**6, 10**9)
 
 
-def refuse_hopeless(
-    workload: Workload,
-    budget: Budget,
-    options: Mapping[str, object],
-    mechanism: str | None,
-    prior: PublicRows | None = None,
-    wanted: Wanted = NOTHING_WANTED,
-    totals: Totals | None = None,
-) -> None:
+def refuse_hopeless(asked: Request, budget: Budget) -> None:
     """Refuse what no number of records would let be planned and judged; the first that stands ends the search."""
     priced, refused = price_of_rows(budget), None
     for rows in TRIED:
         try:
-            task = replace(priced.known(rows).task(workload, places=True), prior=prior)
-            refuse_unmet(plan_checked(task, options, mechanism, wanted).plan, totals)
+            task = asked.of(priced.known(rows).task(asked.workload, places=True))
+            refuse_unmet(plan_checked(task, asked).plan, asked.totals)
         except DualQueryError as problem:
             refused = refused or problem
         else:
@@ -287,29 +291,20 @@ def settled_plan(
     described, budget = schema_from(schema), budget_from(budget, lambda: number)
     if not isinstance(schema, Domain):
         records_per_person(described, budget.neighbours)
-    asked, wanted = workload_from(described.domain, workload), checked_options(options)
-    checking = Wanted.of(check, accept, described.domain)
+    questions, wanted = workload_from(described.domain, workload), checked_options(options)
+    asked = Request(questions, wanted, mechanism, checking=Wanted.of(check, accept, described.domain))
     measured = measures_rows(budget, records)
-    whole = replace(budget, adaptive=measured)
-    settled = settle(asked, whole, wanted, mechanism, None if measured else number, wanted=checking)
+    settled = settle(asked, replace(budget, adaptive=measured), None if measured else number)
+    first: tuple[Step, ...] = ()  # what is paid for before all else: the number of records, then the check
     if measured:
         priced = price_of_rows(settled.budget)
-        task = priced.known(number).task(asked, places=True)
-        planned = _announced(plan_checked(task, wanted, mechanism, checking))
-        made = planned.plan
-        planned = planned._replace(plan=replace(made, steps=(priced.step(asked.domain), *made.steps)))
+        first = (priced.step(questions.domain),)
+        planned = plan_checked(priced.known(number).task(questions, places=True), asked)
     else:
-        task = Task(asked, number, settled.budget, places=True)
-        planned = _announced(settled.planned or plan_checked(task, wanted, mechanism, checking))
-    return replace(settled, planned=planned)
-
-
-def _announced(planned: WithCheck) -> WithCheck:
-    """With the check among the steps, where it is paid for: before all else."""
-    check, made = planned.check, planned.plan
-    if isinstance(check, Unchecked):
-        return planned
-    return planned._replace(plan=replace(made, steps=(check.step(), *made.steps)))
+        planned = settled.planned or plan_checked(Task(questions, number, settled.budget, places=True), asked)
+    made = planned.plan
+    first += () if isinstance(planned.check, Unchecked) else (planned.check.step(),)
+    return replace(settled, planned=planned._replace(plan=replace(made, steps=(*first, *made.steps))))
 
 
 def records_per_person(schema: Schema, neighbours: Neighbours) -> int | None:

@@ -238,6 +238,7 @@ def private_draft(
         "neighbours": str(plan.budget.neighbours),
         "accounting": plan.budget.accounting.value,
         "entropy": entropy.statement,
+        "private": entropy.private,
         "book": entry,
         "stated": [] if stated is None else [column.name for column in stated.domain.columns],
         "left_out": {each.name: each.reason for each in left_out},
@@ -364,6 +365,8 @@ class _Found:
                 made[looks.name] = left
             elif reading is not None:
                 grown[looks.name] = looks, reading, Tree(reading.unit)
+                if not reading.dates:
+                    self.said[looks.name]["reads"] = [reading.decimal_comma, reading.currency]
         lists = len(self._looks) - len(grown) - len(made)
         for level in range(LEVELS):
             tell("measuring where numbers lie", level, LEVELS)

@@ -2,15 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from html import escape
-from importlib.resources import files
 
 import numpy as np
 
 from dualquery import plots
 from dualquery.releases.quality import Quality
 from dualquery.releases.release import Release
+from dualquery.releases.report import document, gallery, paragraph, section
 from dualquery.releases.sentences import number
 
 PAIRS_SHOWN = 6
@@ -18,29 +17,15 @@ PAIRS_SHOWN = 6
 
 def page(found: Quality, release: Release) -> str:
     """The page: one file without a script, stamped on top."""
-    style = (files("dualquery.releases") / "page.css").read_text(encoding="utf-8")
     body = [
-        _section("Internal: do not publish", f"<p>{INTERNAL}</p>", "alarm"),
+        section("Internal: do not publish", f"<p>{INTERNAL}</p>", "alarm"),
         _numbers(found),
-        _gallery("Column by column", BESIDE, _ones(found, release), "columns"),
-        _gallery("The pairs that are farthest from the truth", APART, _pairs(found, release), "two"),
+        gallery("Column by column", BESIDE, "columns", _ones(found, release)),
+        gallery("The pairs that are farthest from the truth", APART, "two", _pairs(found, release)),
         _worst(found, release),
         _near(found),
     ]
-    return "\n".join(
-        [
-            "<!doctype html>",
-            '<html lang="en"><head><meta charset="utf-8">',
-            '<meta name="viewport" content="width=device-width, initial-scale=1">',
-            f"<title>Quality ({escape(found.stamp)})</title><style>{style}</style></head><body>",
-            "<header><div><h1>Quality of a release, beside the truth</h1>"
-            f"<p>{escape(found.stamp)}</p></div></header><main>",
-            _tiles(found),
-            *body,
-            "</main></body></html>",
-            "",
-        ]
-    )
+    return document("Quality of a release, beside the truth", found.stamp, _tiles(found), body)
 
 
 INTERNAL = (
@@ -51,7 +36,7 @@ BESIDE = "Above the truth (orange), below the release (blue)."
 APART = "Left the truth, right the release; darker cells hold more records, numbers are percentages."
 
 
-def _tiles(found: Quality) -> str:
+def _tiles(found: Quality) -> list[tuple[str, str]]:
     tiles = [
         (number(float(f"{found.pmse:.3g}")), "pMSE, times that of two samples of one table"),
         (
@@ -78,8 +63,7 @@ def _tiles(found: Quality) -> str:
         tiles.append(
             (f"{found.holdout:.3f}", "area under the curve of the nearest-record attack (0.5 is guessing)")
         )
-    cells = "".join(f'<div class="tile"><b>{escape(a)}</b><span>{escape(b)}</span></div>' for a, b in tiles)
-    return f'<div class="tiles">{cells}</div>'
+    return tiles
 
 
 def _numbers(found: Quality) -> str:
@@ -103,7 +87,7 @@ def _numbers(found: Quality) -> str:
             "The usual attack calls records near a synthetic one members: against the records that you gave, the "
             f"area under its curve is {found.holdout:.3f}; 0.5 is guessing."
         )
-    return _section("In words", "".join(f"<p>{escape(each)}</p>" for each in said))
+    return section("In words", "".join(map(paragraph, said)))
 
 
 def _ones(found: Quality, release: Release) -> list[plots.Figure]:
@@ -142,7 +126,7 @@ def _worst(found: Quality, release: Release) -> str:
         for each in found.pairs[:10]
     )
     mean = float(np.mean([each.l1 for each in found.pairs])) if found.pairs else 0.0
-    return _section(
+    return section(
         "Pairs of columns",
         f"<p>Σ |difference| over the cells of a pair's table is {mean:.4f} on average of {len(found.pairs):,} pairs. "
         f"The ten largest:</p><table><tr><th>pair</th><th>Σ |difference|</th></tr>{rows}</table>",
@@ -157,20 +141,8 @@ def _near(found: Quality) -> str:
         "In how many columns a row differs from the nearest real row: real rows (orange, compared with the others), "
         "and synthetic ones (blue). Blue far above orange at 0 would mean copies."
     )
-    return _section("Nearest records", f'<p class="note">{note}</p>{svg}')
+    return section("Nearest records", f'<p class="note">{note}</p>{svg}')
 
 
 def _percent(share: float) -> str:
     return f"{100 * share:.1f}%"
-
-
-def _section(title: str, body: str, kind: str = "") -> str:
-    return f"<section{f' class={kind}' if kind else ''}><h2>{title}</h2>{body}</section>"
-
-
-def _gallery(title: str, note: str, figures: Sequence[plots.Figure], kind: str) -> str:
-    shown = "".join(
-        f"<figure><figcaption>{escape(each.title)}<span>{escape(each.caption)}</span></figcaption>{each.svg}</figure>"
-        for each in figures
-    )
-    return _section(title, f'<p class="note">{note}</p><div class="{kind}">{shown}</div>')

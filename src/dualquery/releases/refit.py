@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-import json
 import math
 import os
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import asdict, dataclass, replace
 from datetime import UTC, datetime
 from functools import partial
@@ -29,7 +28,7 @@ from dualquery.queries.tables import Tables, centred
 from dualquery.releases.acceptance import doubts
 from dualquery.releases.arguments import checked_seed, for_callers
 from dualquery.releases.certificate import Certificate, PredictedError, versions
-from dualquery.releases.priors import lacking, public_rows
+from dualquery.releases.public import lacking, public_rows
 from dualquery.releases.release import Release
 from dualquery.table.records import Records
 from dualquery.types import Done, Progress, no_progress, silent
@@ -60,7 +59,8 @@ def refit(
     if public is None:
         raise DualQueryError("name the prior that the release is to be fitted with")
     tell, rng = progress or silent, np.random.default_rng(checked_seed(seed))
-    effort, domain = Effort.of(said["synthetic_rows"]), release.domain
+    effort = Effort.of(said["synthetic_rows"]).shared_out(_cell_noise(measured))
+    domain = release.domain
     telling = partial(tell, "fitting rows to what was measured and is public")
     rows, trust = fit_with_prior(measured, public, effort, rng, telling, fit_usual)
     settled = replace(public, share=trust.share)
@@ -74,6 +74,9 @@ def refit(
     return Release(certificate, domain, found.artefact, found.replicas, release.measured)
 
 
+ITS_OWN = ("seal", "signature", "check", "accepted")  # what is said of the rows that there were
+
+
 @dataclass(frozen=True, eq=False)
 class WithBars:
     """Rows that were fitted outside a release, and what tells how far off they may be."""
@@ -84,7 +87,6 @@ class WithBars:
     error: PredictedError
 
     def to_json(self) -> dict[str, Any]:
-        """As the certificate has it."""
         return {
             "synthetic_rows": self.artefact.rows,
             "replicas": {"number": len(self.replicas), **self.draw.to_json()},
@@ -100,11 +102,11 @@ def with_bars(
     effort: Effort,
     rng: np.random.Generator,
     tell: Progress,
-    again: Callable[[MeasuredTables, Effort], Rows],
+    again: Callable[[MeasuredTables, Effort], Rows] | None = None,
     trust: Trust | None = None,
 ) -> WithBars:
     """Rows of a table of so many records, and replicas of them: each a table drawn from them, measured and fitted
-    `again` as they were. `told` is all that was measured, means inside bins among it.
+    `again` as they were (without a prior). `told` is all that was measured, means inside bins among it.
     """
     domain = measured.domain
     records = finished_records(Records.from_rows(domain, rows), told, number, rng)
@@ -112,12 +114,11 @@ def with_bars(
     draw, replicas = Draw.of(artefact, number, int(rng.integers(MOST_SEEDS)), trust), []
     for done, table in enumerate(tables_drawn(records, draw)):
         tell("estimating errors", done, REPLICAS)
-        other = remeasured(measured, table, rng)
-        found = again(other, effort.shorter(_cell_noise(measured)))
+        other, short = remeasured(measured, table, rng), effort.shorter(_cell_noise(measured))
+        rows = fit_usual(other, short, rng, no_progress) if again is None else again(other, short)
         means = measured_inside(table, told, number, rng)
-        replicas.append(
-            Replica.of(table, finished_records(Records.from_rows(domain, found), means, number, rng))
-        )
+        made = finished_records(Records.from_rows(domain, rows), means, number, rng)
+        replicas.append(Replica.of(table, made))
     curves = learned_curves(records, number, replicas, Stream(draw.seed + len(replicas)))
     return WithBars(artefact, draw, tuple(replicas), PredictedError(None, None, curves))
 
@@ -166,11 +167,9 @@ def _certificate(
     said: Certificate, prior: list[dict[str, Any]], trust: Trust, found: WithBars
 ) -> Certificate:
     """What the release said of its promise, and what is new: a verdict was on the rows that there were."""
-    data: Mapping[str, Any] = json.loads(said.to_json())
+    data = said.plain()
     judged = doubts(data.get("accepted"))
-    kept = {
-        key: value for key, value in data.items() if key not in ("seal", "signature", "check", "accepted")
-    }
+    kept = {key: value for key, value in data.items() if key not in ITS_OWN}
     return Certificate.of(
         {
             **kept,

@@ -10,28 +10,25 @@ can answer is answered from it alone; what only the organisation can know is lef
 from __future__ import annotations
 
 import json
-from html import escape
-from importlib.resources import files
 from typing import Any
 
 from dualquery.releases import sentences as words
 from dualquery.releases.certificate import Certificate
+from dualquery.releases.report import document, paragraph, section
 
 FORMAT = "dualquery registry 1"
 
 
 def facts(certificate: Certificate) -> dict[str, Any]:
-    """What a register of deployments asks for."""
     budget = certificate["budget"]
-    relation = words.relation(certificate)
-    book = certificate.get("book")
+    relation, predicted, plain = words.relation(certificate), certificate.predicted_error, certificate.plain()
     return {
         "format": FORMAT,
         "about": words.about(certificate),
         "published": certificate["created"],
         "product": certificate.get("artefact")
         or ("answers to queries" if certificate["synthetic_rows"] is None else "synthetic records"),
-        "model": {"curator": "central", "interactive": False, "continual": book is not None},
+        "model": {"curator": "central", "interactive": False, "continual": "book" in plain},
         "unit": {
             "protects": "person" if relation.records_per_person else words.words_of(certificate).record,
             "records_per_person": relation.records_per_person,
@@ -43,30 +40,27 @@ def facts(certificate: Certificate) -> dict[str, Any]:
             "definition": "(ε, δ)-differential privacy" if budget["delta"] else "ε-differential privacy",
             "epsilon": budget["epsilon"],
             "delta": budget["delta"],
-            "spent": certificate.plain()["spent"],
-            "several": certificate.plain()["several"],
+            "spent": plain["spent"],
+            "several": plain["several"],
         },
         "mechanism": {
             "name": certificate["mechanism"],
             "words": certificate["mechanism_words"],
-            "parameters": certificate.plain()["parameters"],
-            "uses_of_the_table": certificate.plain()["events"],
+            "parameters": plain["parameters"],
+            "uses_of_the_table": plain["events"],
             "randomness": certificate["entropy"]["statement"],
         },
         "accounting": {"theorem": budget["accounting"], "words": budget["accounting_words"]},
-        "ledger": None if book is None else certificate.plain()["book"],
+        "ledger": plain.get("book"),
         "public": words.public(certificate),
         "schema": certificate["schema"],
         "accuracy": {
-            "predicted": {
-                "mean": certificate.predicted_error.mean,
-                "max": certificate.predicted_error.maximum,
-            },
-            "measured": certificate.plain().get("check"),
-            "accepted": certificate.plain().get("accepted"),
+            "predicted": {"mean": predicted.mean, "max": predicted.maximum},
+            "measured": plain.get("check"),
+            "accepted": plain.get("accepted"),
         },
         "warnings": list(certificate["warnings"]),
-        "software": certificate.plain()["versions"],
+        "software": plain["versions"],
     }
 
 
@@ -91,7 +85,6 @@ OpenQuestion = tuple[str, list[str] | None]  # a question and its answers; None 
 
 
 def questions(certificate: Certificate) -> dict[str, list[OpenQuestion]]:
-    """The parts of the page, with their questions and answers."""
     budget, name = certificate["budget"], certificate["mechanism"]
     unit = [f"{budget['neighbours']}: {budget['neighbours_words']}.", words.not_promised(certificate)[0]]
     how = [f"{name}: {certificate['mechanism_words']}.", *words.price(certificate)]
@@ -158,32 +151,14 @@ def _predicted(certificate: Certificate) -> str:
 
 def page(certificate: Certificate) -> str:
     """The questions with their answers, one file that needs no network."""
-    style = (files("dualquery.releases") / "page.css").read_text(encoding="utf-8")
-    title = (
-        f"{words.about(certificate).get('dataset', 'A private release')}: the guarantee, question by question"
-    )
-    body = [
-        f"<section><h2>{part}</h2>{''.join(map(_asked, asked))}</section>"
-        for part, asked in questions(certificate).items()
-    ]
+    dataset = words.about(certificate).get("dataset", "A private release")
+    body = [section(part, "".join(map(_asked, asked))) for part, asked in questions(certificate).items()]
     said = f"{words.headline(certificate)} The questions follow NIST SP 800-226."
-    return "\n".join(
-        [
-            "<!doctype html>",
-            '<html lang="en"><head><meta charset="utf-8">',
-            '<meta name="viewport" content="width=device-width, initial-scale=1">',
-            f"<title>{escape(title)}</title><style>{style}</style></head><body>",
-            f"<header><div><h1>{escape(title)}</h1><p>{escape(said)}</p></div></header><main>",
-            '<div class="tiles"></div>',
-            *body,
-            "</main></body></html>",
-            "",
-        ]
-    )
+    return document(f"{dataset}: the guarantee, question by question", said, (), body)
 
 
 def _asked(asked: OpenQuestion) -> str:
     question, answers = asked
-    said = "".join(f"<p>{escape(each)}</p>" for each in answers or [])
+    said = "".join(map(paragraph, answers or []))
     left_open = '<p class="note">For the steward to answer.</p>'
     return f"<h3>{question}</h3>{said or left_open}"

@@ -46,7 +46,6 @@ class Answer:
     error: float | None
 
     def __str__(self) -> str:
-        """`0.142 ± 0.006 (95%)`: the bar with one digit, or two when it begins with 1; the value to match."""
         level = f" ({LEVEL:.0%})" if self.error else ""
         return with_bar(self.value, self.error) + level
 
@@ -87,9 +86,7 @@ class Release:
     domain: Domain
     artefact: Artefact
     replicas: tuple[Replica, ...] = ()
-    measured: tuple[
-        Measured, ...
-    ] = ()  # with noise, in records (`fitting.measured`); empty where nothing was
+    measured: tuple[Measured, ...] = ()  # with noise, in records (`fitting.measured`)
 
     @property
     def records(self) -> Records | None:
@@ -113,7 +110,7 @@ class Release:
 
         They have as many units as the database is thought to have, where nobody asked for a number of them.
         """
-        from dualquery.releases.people import units_for_people
+        from dualquery.releases.frames import units_for_people
 
         return {name: table.to_pandas() for name, table in units_for_people(self, self._units).tables.items()}
 
@@ -366,7 +363,7 @@ class Release:
 
     def describe(self, *, frame: str = "pandas") -> Any:
         """One row a column: of numbers mean, sd and quartiles, of others the most frequent value; with bars."""
-        from dualquery.releases.describe import described
+        from dualquery.releases.frames import described
 
         return as_frame(described(self), frame)
 

@@ -56,35 +56,50 @@ def report_html(release: Release, certificate: Certificate) -> str:
         _measured(release),
         _errors(certificate),
         _parameters(certificate),
-        _raw(certificate),
+        "<section><details><summary>The certificate as data</summary>"
+        "<p>certificate.json says the same, with the digest of this page and a seal over everything.</p>"
+        f"<pre>{escape(certificate.to_json())}</pre></details></section>",
     ]
+    made = certificate["created"].replace("T", " ").replace("+00:00", " UTC")
+    by = f"made {made} by dualquery {certificate['versions']['dualquery']}"
+    versions = ", ".join(f"{name} {number}" for name, number in certificate["versions"].items())
+    parts.append(f"<footer>{escape(versions)}. This page needs no network.</footer>")
+    tiles = _tiles(certificate)
+    return document(
+        _titled(certificate), words.headline(certificate), tiles, parts, f"<small>{escape(by)}</small>"
+    )
+
+
+def document(
+    title: str, said: str, tiles: Sequence[tuple[str, str]], parts: Iterable[str], beside: str = ""
+) -> str:
+    """One file: a title with a sentence below it, numbers with their words, and parts; empty ones are left out."""
     style = (files("dualquery.releases") / "page.css").read_text(encoding="utf-8")
+    cells = "".join(
+        f'<div class="tile"><b>{escape(value)}</b><span>{escape(label)}</span></div>'
+        for value, label in tiles
+    )
     return "\n".join(
         [
             "<!doctype html>",
             '<html lang="en"><head><meta charset="utf-8">',
             '<meta name="viewport" content="width=device-width, initial-scale=1">',
-            f"<title>{escape(_titled(certificate))}</title><style>{style}</style></head><body>",
-            _header(certificate),
+            f"<title>{escape(title)}</title><style>{style}</style></head><body>",
+            f"<header><div><h1>{escape(title)}</h1><p>{escape(said)}</p>{beside}</div></header>",
             "<main>",
-            _tiles(certificate),
+            f'<div class="tiles">{cells}</div>',
             *(part for part in parts if part),
-            _footer(certificate),
             "</main></body></html>",
             "",
         ]
     )
 
 
-def _title(certificate: Certificate) -> str:
-    if "fitted" in certificate:
-        return "Rows from noisy tables"
-    return "A private release" if certificate.private else "A release that is not private"
-
-
 def _titled(certificate: Certificate) -> str:
+    title = "A private release" if certificate.private else "A release that is not private"
+    title = "Rows from noisy tables" if "fitted" in certificate else title
     dataset = words.about(certificate).get("dataset")
-    return _title(certificate) + ("" if dataset is None else f": {dataset}")
+    return title if dataset is None else f"{title}: {dataset}"
 
 
 ABOUT = {"dataset": "dataset", "steward": "steward", "purpose": "purpose", "source": "source of the schema"}
@@ -95,19 +110,10 @@ def _about(certificate: Certificate) -> str:
     rows = "".join(
         f"<tr><th>{name}</th><td>{escape(said[key])}</td></tr>" for key, name in ABOUT.items() if key in said
     )
-    return _section("About", f"<table>{rows}</table>") if rows else ""
+    return section("About", f"<table>{rows}</table>") if rows else ""
 
 
-def _header(certificate: Certificate) -> str:
-    made = certificate["created"].replace("T", " ").replace("+00:00", " UTC")
-    return (
-        f"<header><div><h1>{escape(_titled(certificate))}</h1><p>{escape(words.headline(certificate))}</p>"
-        f"<small>made {escape(made)} by dualquery {escape(certificate['versions']['dualquery'])}</small>"
-        "</div></header>"
-    )
-
-
-def _tiles(certificate: Certificate) -> str:
+def _tiles(certificate: Certificate) -> list[tuple[str, str]]:
     budget, spent = certificate["budget"], certificate["spent"]
     mean = certificate.predicted_error.mean
     change = "replaced" if "replace" in budget["neighbours"] else "added or removed"
@@ -131,11 +137,7 @@ def _tiles(certificate: Certificate) -> str:
             (f"{certificate['fitted']['tables']:,}", "tables with noise, from elsewhere"),
             (f"{certificate['records']['rows']:,}", "records that they are about"),
         ]
-    cells = "".join(
-        f'<div class="tile"><b>{escape(value)}</b><span>{escape(label)}</span></div>'
-        for value, label in tiles
-    )
-    return f'<div class="tiles">{cells}</div>'
+    return tiles
 
 
 def _alarm(certificate: Certificate) -> str:
@@ -143,18 +145,18 @@ def _alarm(certificate: Certificate) -> str:
     if safe and not certificate["warnings"]:
         return ""
     title = "Please note" if safe else "Do not publish this"
-    return _section(title, _listed(certificate["warnings"]), kind="alarm")
+    return section(title, listed(certificate["warnings"]), kind="alarm")
 
 
 def _certificate(certificate: Certificate) -> str:
     parts = {
-        "What is promised": "".join(map(_paragraph, words.promise(certificate))),
-        "What is not promised": _listed(words.not_promised(certificate)),
-        "How it was paid for": "".join(map(_paragraph, words.price(certificate))),
-        "What was public from the start": _listed(words.public(certificate)),
+        "What is promised": "".join(map(paragraph, words.promise(certificate))),
+        "What is not promised": listed(words.not_promised(certificate)),
+        "How it was paid for": "".join(map(paragraph, words.price(certificate))),
+        "What was public from the start": listed(words.public(certificate)),
     }
     body = "".join(f"<div><h3>{title}</h3>{text}</div>" for title, text in parts.items())
-    return _section("The certificate, in words", f'<div class="two">{body}</div>')
+    return section("The certificate, in words", f'<div class="two">{body}</div>')
 
 
 def _use(release: Release, certificate: Certificate) -> str:
@@ -168,20 +170,16 @@ def _use(release: Release, certificate: Certificate) -> str:
         'release = Release.load("THIS_FOLDER")\n'
         f"print(release.answer({example!r}))\n{frame}"
     )
-    what = f"<p>{_coded(_stored(release).use)}</p>{_bars(release)}"
-    return _section(
+    what = f"<p>{_coded(_stored(release).use)}</p>"
+    if release.replicas:
+        what += (
+            f"<p>An answer comes with its {LEVEL:.0%} bar, the ± behind it. <code>replicas.parquet</code> is what "
+            "the bars are made from; it is no part of the data.</p>"
+        )
+    return section(
         "How to use it",
         f"{what}<h3>From the command line</h3><pre>{escape(commands)}</pre>"
         f"<h3>From Python</h3><pre>{escape(python)}</pre>",
-    )
-
-
-def _bars(release: Release) -> str:
-    if not release.replicas:
-        return ""
-    return (
-        f"<p>An answer comes with its {LEVEL:.0%} bar, the ± behind it. <code>replicas.parquet</code> is what the "
-        "bars are made from; it is no part of the data.</p>"
     )
 
 
@@ -203,14 +201,14 @@ def _rules(release: Release) -> str:
         return ""
     said = "".join(f"<li><code>{escape(rule.says)}</code></li>" for rule in rules)
     note = "Declared in the schema, without looking at the table. No synthetic record breaks one."
-    return _section("What cannot be", f'<p class="note">{note}</p><ul>{said}</ul>')
+    return section("What cannot be", f'<p class="note">{note}</p><ul>{said}</ul>')
 
 
 def _records(release: Release) -> str:
     records = release.records
     if records is None:
         stored = _stored(release)
-        return _gallery(stored.title, "", "columns", stored.figures(release.artefact))
+        return gallery(stored.title, "", "columns", stored.figures(release.artefact))
     shown = histograms(records, release)
     barred = " The line at the end of a bar is its 95% bar." if release.replicas else ""
     note = (
@@ -227,9 +225,9 @@ def _records(release: Release) -> str:
     )
     stored = _stored(release)
     return (
-        _gallery("The synthetic records, attribute by attribute", note, "columns", shown)
-        + _gallery(stored.title, "", "columns", stored.figures(release.artefact))
-        + _gallery("What goes together", pairs, "grid", heat_maps(records))
+        gallery("The synthetic records, attribute by attribute", note, "columns", shown)
+        + gallery(stored.title, "", "columns", stored.figures(release.artefact))
+        + gallery("What goes together", pairs, "grid", heat_maps(records))
     )
 
 
@@ -253,18 +251,18 @@ def _measured(release: Release) -> str:
         )
     picture = plots.pair_matrix(list(release.domain.names()), pairs)
     file = "<code>measurements.parquet</code> holds what was measured, with its noise."
-    return _section(
+    return section(
         "What was measured", f'<p class="note">{said} {file}</p><div class="matrix">{picture}</div>'
     )
 
 
 def _errors(certificate: Certificate) -> str:
     predicted = certificate.predicted_error
-    told = "".join(map(_paragraph, words.check(certificate)))
+    told = "".join(map(paragraph, words.check(certificate)))
     if "accepted" in certificate:
         told += _accepted(certificate)
-    if predicted.mean is None:
-        return _section(ERRORS, told) if told else ""
+    if predicted.mean is None or not (predicted.counts or predicted.mean):
+        return section(ERRORS, told) if told else ""
     if predicted.counts:
         picture = plots.error_histogram(predicted.edges, predicted.counts, predicted.mean)
         note = (
@@ -272,21 +270,17 @@ def _errors(certificate: Certificate) -> str:
             "of rows drawn from this one, so that its errors can be seen without looking at the table. The "
             "<b>± of an answer is a 95% bar</b>: it holds the truth for about 95 of 100 questions."
         )
-    elif predicted.mean > 0:
+    else:
         picture = plots.error_curve(predicted.mean, predicted.maximum)
         note = (
             "The mechanism predicts the mean error of the workload; the curve shows how errors spread around "
             "zero if they are normal with that mean."
         )
-    else:
-        return _section(ERRORS, told) if told else ""
-    largest = (
-        ""
-        if predicted.maximum is None
-        else f" The largest error over all of them is predicted to be about "
-        f"{plots.percentage(predicted.maximum)} of the records."
-    )
-    return _section(
+    largest = ""
+    if predicted.maximum is not None:
+        share = plots.percentage(predicted.maximum)
+        largest = f" The largest error over all of them is predicted to be about {share} of the records."
+    return section(
         ERRORS,
         f'{told}<p class="note">{note}{largest} Predictions use public quantities only: the truth was not '
         f'looked at.</p><div class="wide">{picture}</div>',
@@ -315,51 +309,34 @@ def _parameters(certificate: Certificate) -> str:
         "accounting": certificate["budget"]["accounting"],
         "digest of the questions": certificate["workload"]["digest"],
     }
-    cells = "".join(
-        f"<tr><th>{escape(name)}</th><td>{escape(_value(value))}</td></tr>" for name, value in rows.items()
-    )
-    notes = _listed(certificate["notes"]) if certificate["notes"] else ""
+    cells = ""
+    for name, value in rows.items():
+        plain = isinstance(value, bool) or not isinstance(value, int | float)
+        said = str(value) if plain else words.number(value)
+        cells += f"<tr><th>{escape(name)}</th><td>{escape(said)}</td></tr>"
+    notes = listed(certificate["notes"]) if certificate["notes"] else ""
     shown = f"<summary>Appendix: parameters</summary><table>{cells}</table>{notes}"
     return f"<section><details>{shown}</details></section>"
 
 
-def _value(value: object) -> str:
-    if isinstance(value, bool) or not isinstance(value, int | float):
-        return str(value)
-    return words.number(value)
-
-
-def _raw(certificate: Certificate) -> str:
-    return (
-        f"<section><details><summary>The certificate as data</summary>"
-        "<p>certificate.json says the same, with the digest of this page and a seal over everything.</p>"
-        f"<pre>{escape(certificate.to_json())}</pre></details></section>"
-    )
-
-
-def _footer(certificate: Certificate) -> str:
-    versions = ", ".join(f"{name} {number}" for name, number in certificate["versions"].items())
-    return f"<footer>{escape(versions)}. This page needs no network.</footer>"
-
-
-def _section(title: str, body: str, kind: str = "") -> str:
+def section(title: str, body: str, kind: str = "") -> str:
     mark = f' class="{kind}"' if kind else ""
     return f"<section{mark}><h2>{escape(title)}</h2>{body}</section>"
 
 
-def _paragraph(text: str) -> str:
+def paragraph(text: str) -> str:
     return f"<p>{escape(text)}</p>"
 
 
-def _listed(texts: Iterable[str]) -> str:
+def listed(texts: Iterable[str]) -> str:
     return "<ul>" + "".join(f"<li>{escape(text)}</li>" for text in texts) + "</ul>"
 
 
-def _gallery(title: str, note: str, kind: str, figures: Sequence[Figure]) -> str:
+def gallery(title: str, note: str, kind: str, figures: Sequence[Figure]) -> str:
     """A section of pictures under a note; nothing where there are none."""
     said = f'<p class="note">{note}</p>' if note else ""
     shown = "".join(map(_figure, figures))
-    return _section(title, f'{said}<div class="{kind}">{shown}</div>') if shown else ""
+    return section(title, f'{said}<div class="{kind}">{shown}</div>') if shown else ""
 
 
 def _figure(picture: Figure) -> str:
@@ -375,10 +352,8 @@ def histograms(records: Records, release: Release | None = None) -> list[Figure]
         codes = records.columns[position]
         labels: Sequence[object]
         if isinstance(column, Items):
-            counts, labels = (
-                item_counts(codes, column.count),
-                range(column.first, column.first + column.count),
-            )
+            labels = range(column.first, column.first + column.count)
+            counts = item_counts(codes, column.count)
         else:
             assert isinstance(codes, np.ndarray), "only blocks of items are stored otherwise"
             counts, labels = np.bincount(codes, minlength=len(column.labels)), column.labels
@@ -512,19 +487,16 @@ def in_short(release: Release) -> str:
 
 def card(release: Release) -> str:
     """What a notebook shows: what it is, what is promised, how good it is, and what to ask next."""
-    certificate = release.certificate
-    predicted = certificate.predicted_error
-    expected = (
-        "unknown"
-        if predicted.mean is None
-        else f"{plots.percentage(predicted.mean)} of the records on average, for the questions it was made for"
-    )
+    certificate, expected = release.certificate, "unknown"
+    names = [column.name for column in release.domain.columns]
+    if (mean := certificate.predicted_error.mean) is not None:
+        expected = f"{plots.percentage(mean)} of the records on average, for the questions it was made for"
     facts = {
         "released": words.headline(certificate),
         "mechanism": certificate["mechanism"],
         "privacy": words.cost(certificate),
         "expected error": expected,
-        "attributes": _attributes(release),
+        "attributes": ", ".join(names[:12]) + (f", and {len(names) - 12:,} more" if len(names) > 12 else ""),
     }
     if not certificate.private:
         facts["not private"] = words.why_not_private(certificate)
@@ -533,9 +505,3 @@ def card(release: Release) -> str:
         for name, value in facts.items()
     )
     return f'<div style="{plots.CARD}"><b>Release</b><table style="color:inherit">{rows}</table></div>'
-
-
-def _attributes(release: Release) -> str:
-    names = [column.name for column in release.domain.columns]
-    shown = ", ".join(names[:12])
-    return shown if len(names) <= 12 else f"{shown}, and {len(names) - 12:,} more"

@@ -98,7 +98,6 @@ def check_signature(certificate: Certificate, key: str | None) -> bool:
 
 
 def digests(folder: Path) -> dict[str, str]:
-    """The digest of every file in a folder but the certificate."""
     return {file.name: digest(file) for file in sorted(folder.iterdir()) if file.name != CERTIFICATE}
 
 
@@ -196,12 +195,11 @@ def read_public_key(file: str | os.PathLike[str]) -> str:
     text = _contents(Path(file), secret=False)
     if b"PRIVATE KEY" in text:
         raise ReleaseError(f"'{file}' is a private key; check with the public one, '{file}.pub'")
-    key: object = None
     with suppress(Exception):  # the package has many of its own
         key = load_pem_public_key(text)
-    if not isinstance(key, ed25519.Ed25519PublicKey):
-        raise ReleaseError(f"'{file}' is not a public key of Ed25519")
-    return key.public_bytes_raw().hex()
+        if isinstance(key, ed25519.Ed25519PublicKey):
+            return key.public_bytes_raw().hex()
+    raise ReleaseError(f"'{file}' is not a public key of Ed25519")
 
 
 def _contents(path: Path, *, secret: bool) -> bytes:

@@ -21,6 +21,12 @@ _EVENT_WORDS = {
 }
 
 
+MEASURED_FIRST = (
+    "The number of records was measured first, and how much was asked afterwards followed it, so that the whole "
+    "budget counts as spent."
+)
+
+
 def number(x: float) -> str:
     """A number as people write it: 1, 0.5, 2.72, 0.000001 as 10⁻⁶."""
     if x == 0 or 1e-4 <= abs(x) < 1e6:
@@ -50,27 +56,17 @@ def _uses(kind: str, count: int) -> str:
 
 
 def headline(certificate: Certificate) -> str:
-    """One sentence: what this is."""
     queries = certificate["workload"]["queries"]
-    what = certificate.get("artefact") or (
-        "Answers"
-        if certificate["synthetic_rows"] is None
-        else counted(certificate["synthetic_rows"], "synthetic record")
-    )
-    table = words_of(certificate).table
-    about = f"made to answer {counted(queries, 'question')} about {table} of {_rows(certificate)}"
-    return f"{what}, {about}."
-
-
-def _rows(certificate: Certificate) -> str:
+    rows, kind = certificate["synthetic_rows"], words_of(certificate)
+    what = "Answers" if rows is None else counted(rows, "synthetic record")
     about = "about " if certificate["records"]["from"] == RowsFrom.MEASURED.value else ""
     number = certificate["records"]["rows"]
-    called_so = words_of(certificate)
-    return f"{about}{number:,} {called_so.record if number == 1 else called_so.records}"
+    of = f"{about}{number:,} {kind.record if number == 1 else kind.records}"
+    what = certificate.get("artefact") or what
+    return f"{what}, made to answer {counted(queries, 'question')} about {kind.table} of {of}."
 
 
 def words_of(certificate: Certificate) -> Kind:
-    """What a record of this table is called."""
     return kind_named(certificate.get("table", "records"))
 
 
@@ -143,7 +139,6 @@ def _period(certificate: Certificate, *, person: bool) -> list[str]:
 
 
 def why_not_private(certificate: Certificate) -> str:
-    """The reason in a few words."""
     if "fitted" in certificate:
         return "it promises what the tables from elsewhere promise"
     return "the schema is a draft" if certificate["entropy"]["private"] else "a seed was used"
@@ -153,12 +148,10 @@ def relation(certificate: Certificate) -> Neighbours:
     """Between which tables the promise holds."""
     budget = certificate["budget"]
     found = Neighbours.named(budget["neighbours"], budget.get("records_per_person"))
-    return replace(found, attributes=_of_totals(certificate)) if isinstance(found, ReplaceWithin) else found
-
-
-def _of_totals(certificate: Certificate) -> tuple[str, ...]:
-    """The attributes that totals are about."""
-    return tuple(dict.fromkeys(name for each in certificate.get("totals", ()) for name in each["attributes"]))
+    if not isinstance(found, ReplaceWithin):
+        return found
+    named = dict.fromkeys(name for each in certificate.get("totals", ()) for name in each["attributes"])
+    return replace(found, attributes=tuple(named))
 
 
 def _how_similar(epsilon: float) -> str:
@@ -217,14 +210,7 @@ def price(certificate: Certificate) -> list[str]:
         f"Together they cost ε = {number_above(spent['epsilon'])} at δ = {number(spent['delta'])}{rho}, "
         f"within the budget of ε = {number(budget['epsilon'])} and δ = {number(budget['delta'])}; added up "
         f"by {budget['accounting_words']}.{why}",
-        *(
-            [
-                "The number of records was measured first, and how much was asked afterwards followed it, so that "
-                "the whole budget counts as spent."
-            ]
-            if certificate["records"]["from"] == RowsFrom.MEASURED.value
-            else []
-        ),
+        *[MEASURED_FIRST] * (certificate["records"]["from"] == RowsFrom.MEASURED.value),
         *_book(certificate),
         f"Randomness came from: {certificate['entropy']['statement']}. Noise consists of whole numbers added to "
         "whole numbers, so that no rounding of fractions can betray the table.",
@@ -236,11 +222,8 @@ def _book(certificate: Certificate) -> list[str]:
     book = certificate.get("book")
     if book is None:
         return []
-    currency, ending = next(
-        (words, ending)
-        for words, ending in (("ρ", "rho"), ("ε", "epsilon"), ("a Rényi divergence", "renyi"))
-        if f"cap_{ending}" in book
-    )
+    currencies = {"rho": "ρ", "epsilon": "ε", "mu_squared": "μ²", "renyi": "a Rényi divergence"}
+    ending, currency = next(each for each in currencies.items() if f"cap_{each[0]}" in book)
     charged, spent, cap = (float(book[f"{word}_{ending}"]) for word in ("charged", "spent", "cap"))
     return [
         f"Before the first count was read, all that it might cost ({currency} = {number_above(charged)}) was "
@@ -254,15 +237,14 @@ def public(certificate: Certificate) -> list[str]:
     workload = certificate["workload"]
     if "fitted" in certificate:
         return [f"Everything: the tables ({certificate['fitted']['origin']}), their noise, and the schema."]
+    source = about(certificate).get("source")
+    said = "" if source is None else f" Its source, as the steward states it: {source}."
     return [
         "The schema: which attributes there are, and which values or ranges each may take. It must have been "
-        f"written without looking at the table.{_source(certificate)}",
+        f"written without looking at the table{_found(certificate)}.{said}",
         f"The number of records, {certificate['records']['rows']:,}: {certificate['records']['from']}.",
-        *(
-            ["The number of persons: it is not printed here, but it is not protected either."]
-            if relation(certificate).value == "person-replace"
-            else []
-        ),
+        *["The number of persons: it is not printed here, but it is not protected either."]
+        * (relation(certificate).value == "person-replace"),
         *(
             f"How many records have which {' and '.join(each['attributes'])}: the totals are public, and the "
             f"synthetic records, {each['records']:,} of them, meet them exactly."
@@ -270,26 +252,33 @@ def public(certificate: Certificate) -> list[str]:
         ),
         f"The questions: {workload['queries']:,} of them, {workload['spec']}.",
         *(_prior(each) for each in certificate.get("prior", ())),
+        *(_draft(certificate["draft"]) for _ in range("draft" in certificate)),
         "Every parameter below.",
     ]
 
 
 def _prior(entry: Mapping[str, Any]) -> str:
-    """What was public already, and is promised nothing."""
     return (
         f"The prior: {entry['origin']}, {counted(entry['records'], 'record')}. Its rows may stand in this release as "
         "they are, and nothing here protects them. Whoever is in it and in the table, too, pays for both."
     )
 
 
+def _found(certificate: Certificate) -> str:
+    return ", or be what a private draft found" if "draft" in certificate else ""
+
+
+def _draft(entry: Mapping[str, Any]) -> str:
+    """What was measured before, and is used again."""
+    return (
+        f"What the private draft of ε = {entry['epsilon']:g} counted of "
+        f"{counted(len(entry['attributes']), 'attribute')}: it was paid for when it was made, apart from this "
+        "release, and is used here once more."
+    )
+
+
 def about(certificate: Certificate) -> dict[str, str]:
-    """What the steward says of the dataset in the schema, by name."""
     return certificate.schema.about.entries()
-
-
-def _source(certificate: Certificate) -> str:
-    source = about(certificate).get("source")
-    return "" if source is None else f" Its source, as the steward states it: {source}."
 
 
 def not_promised(certificate: Certificate) -> list[str]:
@@ -333,11 +322,8 @@ def _who_else(certificate: Certificate) -> str:
 
 def _off(certificate: Certificate) -> str:
     mean = certificate.predicted_error.mean
-    if mean is None:
-        return ""
-    return (
-        f": on average they are predicted to be off by {number(float(f'{100 * mean:.2g}'))}% of the records"
-    )
+    share = "" if mean is None else number(float(f"{100 * mean:.2g}"))
+    return share and f": on average they are predicted to be off by {share}% of the records"
 
 
 _ATTRIBUTES = {1: "one attribute", 2: "two attributes", 3: "three attributes"}

@@ -24,7 +24,7 @@ from dualquery.privacy.budget import Accounting, Budget
 from dualquery.privacy.conversion import UNITS, epsilon_of, rho_units_of
 from dualquery.privacy.neighbours import PARTS, Neighbours
 from dualquery.releases.arguments import GivenSchema, GivenWorkload, schema_from
-from dualquery.releases.folder import load, read_certificate, refuse_occupied, save
+from dualquery.releases.folder import load, locked, read_certificate, refuse_occupied, save
 from dualquery.releases.make import release
 from dualquery.releases.release import Release
 from dualquery.releases.seal import CERTIFICATE
@@ -32,11 +32,6 @@ from dualquery.releases.sums import is_running, summed
 from dualquery.table.periods import Calendar, RunningSpan, Span
 from dualquery.table.reading import AnyTable
 from dualquery.types import Progress, silent
-
-try:
-    import fcntl
-except ImportError:  # not posix: the book alone says who came first
-    fcntl = None  # type: ignore[assignment]
 
 MOST_KNOWN = 1_000  # periods
 
@@ -76,7 +71,6 @@ class Series:
 
     @staticmethod
     def opened(folder: str | os.PathLike[str]) -> Series:
-        """The series in a folder, to be asked."""
         known = sorted(Path(folder).glob(f"*/{CERTIFICATE}"))
         if not known:
             raise ReleaseError(
@@ -123,18 +117,9 @@ class Series:
                     before and options.get("mechanism", "projection") == "projection"
                 ):  # of all pairs, for the sum
                     options = {"mechanism": "projection", "shares": "pairs", **options}
-            made = release(
-                table,
-                schema=self.schema,
-                workload=self._workload,
-                budget=budget,
-                ledger=self._ledger,
-                dataset=self._dataset,
-                period=span,
-                prior=prior,
-                progress=tell,
-                **options,
-            )
+            asked: dict[str, Any] = {"schema": self.schema, "workload": self._workload, "prior": prior}
+            asked |= {"ledger": self._ledger, "dataset": self._dataset, "period": span}
+            made = release(table, budget=budget, progress=tell, **asked, **options)
             save(made, place)
         return made
 
@@ -264,11 +249,8 @@ def _alone(place: Path) -> Iterator[None]:
     try:
         place.parent.mkdir(parents=True, exist_ok=True)
         with (place.parent / f".{place.name}.lock").open("w") as file:
-            try:
-                if fcntl is not None:
-                    fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
-            except BlockingIOError:
-                raise ReleaseError(f"{place.name} is being appended already; nothing was charged") from None
-            yield
+            if locked(file.fileno()) is False:
+                raise ReleaseError(f"{place.name} is being appended already; nothing was charged")
+            yield  # where there are no locks, the book alone says who came first
     except OSError as error:
         raise ReleaseError(f"'{place}' cannot be written: {error.strerror}; look at its folder") from None

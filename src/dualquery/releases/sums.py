@@ -22,7 +22,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from dualquery.errors import DualQueryError
-from dualquery.fitting.fitter import Effort, Rows
+from dualquery.fitting.fitter import Effort
 from dualquery.fitting.inside import WITHIN
 from dualquery.fitting.measured import Measured, MeasuredTables, Numbers
 from dualquery.mechanisms.artefact import SyntheticRecords, usual_rows
@@ -38,7 +38,7 @@ from dualquery.releases.refit import fit_usual, measured_tables, with_bars
 from dualquery.releases.release import Release
 from dualquery.table.periods import Calendar, RunningSpan, Span
 from dualquery.table.records import Records
-from dualquery.types import Progress, no_progress, silent
+from dualquery.types import Progress, silent
 
 _ITS_OWN = ("book", "prior", "trust", "check", "accepted", "seal", "signature", "files")  # of one release
 
@@ -139,11 +139,7 @@ def summed(
     effort = Effort.of(usual_rows(number))
     rows = fit_usual(known, effort, rng, partial(tell, "fitting rows to the sum"))
     if bars:
-
-        def again(other: MeasuredTables, short: Effort) -> Rows:
-            return fit_usual(other, short, rng, no_progress)
-
-        found = with_bars(known, rows, inside, number, effort, rng, tell, again)
+        found = with_bars(known, rows, inside, number, effort, rng, tell)
         artefact, replicas, said = found.artefact, found.replicas, found.to_json()
     else:
         records = finished_records(Records.from_rows(domain, rows), inside, number, rng)
@@ -182,6 +178,8 @@ def _certificate(
     data = {name: value for name, value in dearest.plain().items() if name not in _ITS_OWN}
     seeded = next((each["entropy"] for each in told if not each["entropy"]["private"]), data["entropy"])
     known_from = {each["records"]["from"] for each in told}
+    source = known_from.pop() if len(known_from) == 1 else RowsFrom.MEASURED.value
+    warnings = [each for one in told for each in one["warnings"] if each not in doubts(one.get("accepted"))]
     note = (
         f"fitted to the sum of what the releases of {len(releases)} periods have measured, which is free; the costs "
         "are those of the dearest of them"
@@ -202,22 +200,12 @@ def _certificate(
             **data,
             "created": datetime.now(UTC).isoformat(timespec="seconds"),
             "entropy": seeded,
-            "records": {
-                "rows": number,
-                "from": known_from.pop() if len(known_from) == 1 else RowsFrom.MEASURED.value,
-            },
+            "records": {"rows": number, "from": source},
             **found,
             "rows_for_people": number,
             "period": {**data["period"], "periods": periods},
             "schema_is_draft": any(each["schema_is_draft"] for each in told),
-            "warnings": list(
-                dict.fromkeys(
-                    warning
-                    for each in told
-                    for warning in each["warnings"]
-                    if warning not in doubts(each.get("accepted"))
-                )
-            ),
+            "warnings": list(dict.fromkeys(warnings)),
             "notes": [note],
             "files": {},
         }

@@ -16,9 +16,8 @@ import pyarrow as pa
 
 from dualquery.errors import DataError, DualQueryError, SchemaError
 from dualquery.releases.arguments import GivenBudget, GivenSchema, GivenWorkload, schema_from
-from dualquery.releases.frames import KINDS, as_frame
+from dualquery.releases.frames import KINDS, as_frame, for_people
 from dualquery.releases.make import release
-from dualquery.releases.people import for_people
 from dualquery.releases.release import Release
 from dualquery.table.cells import of_objects
 from dualquery.table.columns import Categorical

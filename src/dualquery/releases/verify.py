@@ -84,10 +84,7 @@ class Verification:
             "spent": {name: certificate["spent"][name] for name in ("epsilon", "delta")},
             "accounting": certificate["budget"]["accounting"],
             "recounted": {"epsilon": self.recounted.epsilon, "delta": self.recounted.delta},
-            "mechanism": certificate["mechanism"],
-            "created": certificate["created"],
-            "files": dict(certificate["files"]),
-            "seal": certificate["seal"],
+            **{name: certificate.plain()[name] for name in ("mechanism", "created", "files", "seal")},
             "signed": self.signed,
             "public_key": self.public_key,
             "key_given": self.key_given,
@@ -143,7 +140,8 @@ def _budget(certificate: Certificate) -> Budget:
             delta=told["delta"],
             neighbours=relation(certificate),
             accounting=Accounting(told["accounting"]),
-            adaptive=certificate["records"]["from"] == RowsFrom.MEASURED.value,
+            adaptive=certificate["records"]["from"] == RowsFrom.MEASURED.value
+            or f"charged_{Currency.MU_SQUARED.value}" in (certificate.get("book") or {}),
         )
     except (BudgetError, ValueError):
         raise ReleaseError("the certificate states no valid budget: it was changed by hand") from None
@@ -185,8 +183,6 @@ _KINDS: dict[str, Any] = {
 
 @dataclass(frozen=True)
 class BookAudit:
-    """What was found to be in order."""
-
     statements: tuple[Statement, ...]
     certificates: int
 

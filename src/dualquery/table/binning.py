@@ -128,11 +128,9 @@ def _between_ends(
     least, most = float(values[0]), float(values[-1])
     step = float(unit) if unit else max(most - least, abs(most) * 1e-6, 1e-9)
     first, last = (cuts[0], cuts[-1]) if cuts else (most, least)
-    low = (
-        least
-        if heaped[0]
-        else roundest(least - max(first - least, step) / 4, least, least, unit, closed=True)
-    )
+    low = least
+    if not heaped[0]:
+        low = roundest(least - max(first - least, step) / 4, least, least, unit, closed=True)
     if heaped[-1]:  # the last bin is closed: half a unit keeps its neighbour out
         high = float(_exact(most) + unit / 2) if unit else most + step / 1000
     else:

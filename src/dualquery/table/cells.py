@@ -76,12 +76,8 @@ class Distinct:
 
 
 def is_numeric(kind: pa.DataType) -> bool:
-    return bool(
-        pa.types.is_integer(kind)
-        or pa.types.is_floating(kind)
-        or pa.types.is_decimal(kind)
-        or pa.types.is_boolean(kind)
-    )
+    of = pa.types
+    return bool(of.is_integer(kind) or of.is_floating(kind) or of.is_decimal(kind) or of.is_boolean(kind))
 
 
 def is_list(kind: pa.DataType) -> bool:
@@ -109,10 +105,9 @@ def plain(cells: pa.ChunkedArray) -> pa.ChunkedArray:
     if pa.types.is_binary_view(kind):
         return cells.cast(pa.large_binary())
     if pa.types.is_dictionary(kind) and pa.types.is_string_view(kind.value_type):
-        chunks = [
-            pa.DictionaryArray.from_arrays(chunk.indices, chunk.dictionary.cast(pa.large_string()))
-            for chunk in cells.chunks
-        ]
+        values = [chunk.dictionary.cast(pa.large_string()) for chunk in cells.chunks]
+        pairs = zip(cells.chunks, values, strict=True)
+        chunks = [pa.DictionaryArray.from_arrays(chunk.indices, each) for chunk, each in pairs]
         return pa.chunked_array(chunks, pa.dictionary(kind.index_type, pa.large_string()))
     return cells
 
@@ -195,17 +190,13 @@ def near_numbers(cells: pa.ChunkedArray) -> Distinct | None:
     if not pa.types.is_integer(cells.type) or cells.null_count or not len(cells):
         return None
     parts = [as_numpy(chunk) for chunk in cells.chunks if len(chunk)]
-    least, most = _ends(parts)
+    least, most = min(int(part.min()) for part in parts), max(int(part.max()) for part in parts)
     if most - least >= _FEW or most >= 1 << 63:
         return None
     # Whole numbers of any type wrap around at 256 alike.
     index = [part.astype(np.uint8) - np.uint8(least % 256) for part in parts]
     values = from_numpy(np.arange(least, most + 1)).cast(cells.type)
     return Distinct(values, index[0] if len(index) == 1 else np.concatenate(index))
-
-
-def _ends(parts: list[NDArray[np.integer]]) -> tuple[int, int]:
-    return min(int(part.min()) for part in parts), max(int(part.max()) for part in parts)
 
 
 def _positions(indices: pa.Array, empty: int) -> NDArray[np.integer]:
@@ -317,12 +308,11 @@ def apart(cells: Sequence[str | None]) -> pa.Array:
 
 def all_typed(texts: pa.ChunkedArray) -> pa.ChunkedArray:
     none = pa.array([], texts.type)
-    return pa.chunked_array(
-        [
-            _two_kinds(np.ones(len(some), np.int8), np.arange(len(some), dtype=np.int32), [none, some])
-            for some in (texts.chunks or [none])
-        ]
-    )
+
+    def typed(some: pa.Array) -> pa.Array:
+        return _two_kinds(np.ones(len(some), np.int8), np.arange(len(some), dtype=np.int32), [none, some])
+
+    return pa.chunked_array([typed(some) for some in (texts.chunks or [none])])
 
 
 def _two_kinds(typed: NDArray[np.int8], offsets: NDArray[np.int32], children: list[pa.Array]) -> pa.Array:
@@ -331,10 +321,8 @@ def _two_kinds(typed: NDArray[np.int8], offsets: NDArray[np.int32], children: li
 
 def of_objects(cells: Sequence[Any], name: str, *, lists: bool) -> pa.Array:
     """Objects as a typed column, or as a union of some; with `lists` a list of ids is a cell, read as `3 1`."""
-    try:
-        return pa.array(
-            cells, pa.string(), from_pandas=True
-        )  # which texts become, missing cells, nothing else
+    try:  # texts and missing cells, nothing else
+        return pa.array(cells, pa.string(), from_pandas=True)
     except (pa.ArrowException, TypeError, ValueError):
         pass
     held: dict[str, list[Any]] = {place: [] for place in PLACES}
@@ -427,12 +415,8 @@ def _line(cell: Any) -> str:
 def looked_up(codes: NDArray[np.int64], index: NDArray[np.integer]) -> NDArray[np.signedinteger]:
     """codes[index], in the smallest type that holds the codes and the reasons why a cell has none."""
     small = codes.astype(signed_type(int(codes.max(initial=0))))
-    if (
-        len(index) <= FEW_CELLS
-        or index.dtype != np.uint8
-        or small.dtype != np.int8
-        or int(index.max(initial=0)) >= len(codes)
-    ):
+    bytes_both = index.dtype == np.uint8 and small.dtype == np.int8
+    if len(index) <= FEW_CELLS or not bytes_both or int(index.max(initial=0)) >= len(codes):
         return np.take(small, index)
     table = np.zeros(256, np.int8)
     table[: len(small)] = small[:256]

@@ -1,14 +1,9 @@
 """Tables of codes: columns whose values nobody lists, and records that are looked up as a whole.
 
-    [codes.columns]
-    icd = {text = 16}                   # any text of at most 16 characters
-    zip = {text = 5}
-    born = {from = 1900, to = 2030}     # any whole number between two public ones
-
-The universe is every combination, 2^64 records and more: it is never written out. A record lies in one *cell*, which
-has a number of 64 bits: the texts and numbers of the record, mixed by a public function (`cells_of`). Two records may
-share a cell by accident (among a million looked-up records with chance 10⁻⁷); cells still partition all records, so
-that no promise depends on it.
+docs/queries.md has the section [codes.columns]. The universe is every combination, 2^64 records and more: it is
+never written out. A record lies in one *cell*, which has a number of 64 bits: the texts and numbers of the record,
+mixed by a public function (`cells_of`). Two records may share a cell by accident (among a million looked-up records
+with chance 10⁻⁷); cells still partition all records, so that no promise depends on it.
 """
 
 from __future__ import annotations

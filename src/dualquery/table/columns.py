@@ -152,14 +152,12 @@ class Attribute(ABC):
 
     def entries(self) -> dict[str, str]:
         """The keys of the column with their TOML values; what has its usual value is not written."""
-        said = {"name": quoted(self.name)} | self.said()
-        if self.missing is not None:
-            said["missing"] = quoted(self.missing)
-        if self.empty:
-            said["empty"] = listed([quoted(each) for each in self.empty])
-        return said | {
-            key: "true" if value is True else value for key, value in self.options().items() if value
+        absent = {
+            "missing": None if self.missing is None else quoted(self.missing),
+            "empty": listed([quoted(each) for each in self.empty]) if self.empty else None,
         }
+        said = {"name": quoted(self.name), **self.said(), **absent, **self.options()}
+        return {key: "true" if value is True else value for key, value in said.items() if value}
 
     def words(self, accepted: int) -> str | None:
         """The condition that a bit set of codes is, where such a condition has words of its own."""
@@ -277,7 +275,7 @@ class Categorical(Attribute):
 
     def _check_numbers(self) -> None:
         known = [value for code, value in enumerate(self.values) if code != self.missing_code]
-        if strange := [value for value in known if not np.isfinite(_number(value))]:
+        if strange := [each for each in known if (x := number_in(each)) is None or not np.isfinite(x)]:
             raise SchemaError(
                 f"attribute '{self.name}' is numeric, and its value '{strange[0]}' is no number; remove that value, "
                 "or the line numeric = true (missing cells have a label of their own: missing)"
@@ -310,8 +308,7 @@ class Categorical(Attribute):
     def advice(self, reason: Unplaced) -> str:
         if reason is Unplaced.EMPTY:
             return (
-                'has empty cells; set missing = "..." for it in the schema '
-                "to the listed value that stands for them"
+                'has empty cells; set missing = "..." in the schema to the listed value that stands for them'
             )
         return (
             "holds values that the schema does not list; add them to its values, "
@@ -338,12 +335,6 @@ class Categorical(Attribute):
         return pa.DictionaryArray.from_arrays(
             from_numpy(places.astype(kind), missing), from_texts(values), ordered=ranked
         )
-
-
-def _number(value: str) -> float:
-    """What a listed value says; NaN where it is no number."""
-    number = number_in(value)
-    return np.nan if number is None else number
 
 
 def absent_in(entry: Mapping[str, Any], where: str) -> dict[str, Any]:

@@ -28,7 +28,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import date, datetime, timedelta
 from functools import cache, cached_property
 from typing import Any
@@ -60,10 +60,8 @@ _OF_A_KIND = {"d": "d", "m": "m", "b": "m", "Y": "Y", "y": "Y", "H": "H", "M": "
 PERIODS = ("year", "quarter", "month", "week", "day", "hour")
 _EPOCH = datetime(1970, 1, 1)
 _MONTHS_IN = {"year": 12, "quarter": 3, "month": 1}
-_SHORTEST = {
-    by: timedelta(hours=hours)
-    for by, hours in zip(PERIODS, (365 * 24, 90 * 24, 28 * 24, 7 * 24, 24, 1), strict=True)
-}
+_HOURS = (365 * 24, 90 * 24, 28 * 24, 7 * 24, 24, 1)
+_SHORTEST = {by: timedelta(hours=hours) for by, hours in zip(PERIODS, _HOURS, strict=True)}
 _TICKS = {"s": 1, "ms": 10**3, "us": 10**6, "ns": 10**9}  # in a second
 _PATTERNS = {
     "year": re.compile(r"(\d{4})"),
@@ -379,16 +377,12 @@ def dates(
     """A column of dates from the period that holds the beginning of `first` to that which holds the end of `last`."""
     if by not in PERIODS:
         raise SchemaError(f"attribute '{name}': by must be one of {', '.join(PERIODS)}")
-    ends = {"from": period_in(first), "to": period_in(last)}
-    for key, period in ends.items():
-        if period is None:
-            raise SchemaError(
-                f"attribute '{name}': '{key}' must be a date such as 2024, 2024-Q1, 2024-03, 2024-03-01 or "
-                "2024-03-01T13"
-            )
-    start, stop = ends["from"], ends["to"]
-    assert start is not None
-    assert stop is not None
+    start, stop = period_in(first), period_in(last)
+    if start is None or stop is None:
+        raise SchemaError(
+            f"attribute '{name}': '{'from' if start is None else 'to'}' must be a date such as 2024, 2024-Q1, "
+            "2024-03, 2024-03-01 or 2024-03-01T13"
+        )
     if (stop.end - start.first) / _SHORTEST[by] > MAXIMAL_BINS:
         raise SchemaError(f"attribute '{name}' has more than {MAXIMAL_BINS:,} periods; take longer ones")
     if format is not None:
@@ -405,15 +399,11 @@ def dates(
     if not edges:
         raise SchemaError(f"attribute '{name}' needs 'to' after 'from'")
     edges.append(plan.number(moment) - 0.5)
-    return Dates(
-        name,
-        tuple(edges),
-        clamp=clamp,
-        missing=missing,
-        integer=True,
-        spread=Spread.UNIFORM,
-        empty=empty,
-        by=by,
-        format=format,
-        unknown=unknown,
-    )
+    said: dict[str, Any] = {
+        "clamp": clamp,
+        "missing": missing,
+        "empty": empty,
+        "format": format,
+        "unknown": unknown,
+    }
+    return replace(plan, edges=tuple(edges), integer=True, spread=Spread.UNIFORM, **said)

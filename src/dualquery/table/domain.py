@@ -5,16 +5,8 @@ or numeric column is one attribute. A block of items is one column of the file a
 binary attributes, numbered without being named one by one, so that half a million of them cost
 no more than a few integers here.
 
-*Rules* say what a record can be:
-
-    [[rule]]
-    says = "age < 15 => income = 0"              # where the left side holds, so does the right side
-    [[rule]]
-    says = "never sex = male & pregnant = yes"   # a combination that does not exist
-    [[rule]]
-    says = "density from puma"                   # records that agree on puma agree on density
-    [[rule]]
-    says = "total = wages + benefits"            # numbers that add up
+*Rules* say what a record can be (docs/schema.md has each form): `age < 15 => income = 0`, `never sex = male &
+pregnant = yes`, `density from puma`, `total = wages + benefits`.
 
 Both sides of `=>`, and what stands behind `never`, are queries in the language of queries (`queries.rules` reads
 them). With `values = { "0101" = "low" }` a dependency says what the value is; without, that there is one.
@@ -161,23 +153,16 @@ def check_rule(rule: Rule, columns: Mapping[str, Column]) -> None:
     if len(set(names)) < len(names):
         raise SchemaError(f"rule '{rule.says}' names an attribute twice")
     if isinstance(rule, Dependency) and rule.values:
-        for name, said in (
-            (rule.on[0], {given for given, _ in rule.values}),
-            (names[0], {v for _, v in rule.values}),
-        ):
+        for name, said in zip((rule.on[0], names[0]), map(set, zip(*rule.values, strict=True)), strict=True):
             if unknown := sorted(said - set(columns[name].labels)):
                 raise SchemaError(f"rule '{rule.says}': '{name}' has no value '{unknown[0]}'")
     if isinstance(rule, Sum):
-        _check_units(rule, [columns[name] for name in names])
-
-
-def _check_units(rule: Sum, columns: list[Column]) -> None:
-    """Numbers that add up are counted in one unit, so that they add up exactly."""
-    units = {(c.integer, c.decimals) for c in columns if isinstance(c, Numeric)}
-    if len(units) > 1:
-        raise SchemaError(
-            f"rule '{rule.says}' adds numbers of different decimals; declare the same for all of them"
-        )
+        # Numbers that add up are counted in one unit, so that they add up exactly.
+        numbers = (column for name in names if isinstance(column := columns[name], Numeric))
+        if len({(column.integer, column.decimals) for column in numbers}) > 1:
+            raise SchemaError(
+                f"rule '{rule.says}' adds numbers of different decimals; declare the same for all of them"
+            )
 
 
 @dataclass(frozen=True)
@@ -187,9 +172,7 @@ class Domain:
     columns: tuple[Column, ...]
     rules: tuple[Rule, ...] = ()
 
-    kind: ClassVar[str] = (
-        "records"  # of other kinds of tables (`kinds`) the name of their section in the schema
-    )
+    kind: ClassVar[str] = "records"  # of other kinds (`kinds`) the name of their section in the schema
 
     def __post_init__(self) -> None:
         if not self.columns:
@@ -248,13 +231,8 @@ class Domain:
     @cached_property
     def sizes(self) -> NDArray[np.int32]:
         """The number of values of each attribute."""
-        parts = [
-            np.full(column.count, 2, np.int32)
-            if isinstance(column, Items)
-            else np.array([len(column.labels)], np.int32)
-            for column in self.columns
-        ]
-        return np.concatenate(parts)
+        counts = [column.count if isinstance(column, Items) else 1 for column in self.columns]
+        return np.repeat(np.array([len(column.labels) for column in self.columns], np.int32), counts)
 
     @property
     def log2_size(self) -> float:

@@ -20,7 +20,7 @@ from typing import Any
 
 import pyarrow as pa
 
-from dualquery.errors import DataError, SchemaError
+from dualquery.errors import DataError, SchemaError, writing
 from dualquery.table.binning import number_of_bins
 from dualquery.table.cells import plain
 from dualquery.table.columns import Categorical
@@ -77,17 +77,14 @@ class Draft:
     def save(self, path: str | os.PathLike[str]) -> None:
         """Write the text, unless there is such a file."""
         out = Path(path)
-        if out.exists():
-            raise SchemaError(f"'{out}' exists already; choose another name, or remove it first")
         beside = certificate_beside(out)
-        if self.certificate is not None and beside.exists():
-            raise SchemaError(f"'{beside}' exists already; choose another name, or remove it first")
-        try:
+        for file in (out,) if self.certificate is None else (out, beside):
+            if file.exists():
+                raise SchemaError(f"'{file}' exists already; choose another name, or remove it first")
+        with writing(out, SchemaError):
             out.write_text(str(self), encoding="utf-8")
             if self.certificate is not None:
                 beside.write_text(json.dumps(self.certificate, indent=1) + "\n", encoding="utf-8")
-        except OSError as error:
-            raise SchemaError(f"'{out}' cannot be written: {error.strerror}") from None
 
     def _attribute(self, column: Column) -> str:
         """The lines of an attribute, each with a mark where it was read off the data."""
@@ -98,33 +95,24 @@ class Draft:
                 lines.append(line if not found or key in OPEN else f"{line}  {self.mark}")
         return "\n".join([commented(SEVERAL), *lines] if _counts(column) else lines)
 
-    def _private(self) -> str:
-        return (
-            f"Drafted from {self.origin} with differential privacy, and public as it stands.\nLines that end in "
-            f"'{self.mark}' were measured; the certificate beside this file says how, and what it cost."
-        )
-
     def _choice(self, left: LeftOut, guess: Column) -> str:
         """An attribute for a person to complete, as a comment."""
         others = " or ".join(map(quoted, left.formats[1:]))
-        lines = [
-            f"format = {quoted(left.formats[0])}  # or {others}: which one is meant?"
-            if line.startswith("format = ")
-            else line
-            for line in self._attribute(guess).splitlines()
-        ]
-        return commented("\n".join(lines))
+        said = f"format = {quoted(left.formats[0])}  # or {others}: which one is meant?"
+        lines = self._attribute(guess).splitlines()
+        return commented("\n".join(said if line.startswith("format = ") else line for line in lines))
 
     def _heading(self) -> str:
-        heading = (
-            SEEDED
-            if self.schema.draft and self.measured
-            else self._private()
-            if self.certificate is not None or self.measured
-            else f"Drafted from {self.origin}, which is public: nothing private was read."
-            if self.public
-            else WARNING
-        )
+        heading = f"Drafted from {self.origin}, which is public: nothing private was read."
+        if self.schema.draft and self.measured:
+            heading = SEEDED
+        elif self.certificate is not None or self.measured:
+            heading = (
+                f"Drafted from {self.origin} with differential privacy, and public as it stands.\nLines that end in "
+                f"'{self.mark}' were measured; the certificate beside this file says how, and what it cost."
+            )
+        elif not self.public:
+            heading = WARNING
         if self.left_out:
             reasons = "".join(f"\n  {quoted(each.name)}: {each.reason}" for each in self.left_out)
             heading += f"\n\nLeft out:{reasons}"
@@ -174,7 +162,8 @@ def schema_draft(
             columns.append(found)
     if not columns:
         raise DataError(
-            f"{describe(source)} has no column that a schema can be drafted for; write one by hand"
+            f"{describe(source)} has no column that a schema can be drafted for: of the first, "
+            f"{left_out[0].reason}; mend that, or write the schema by hand"
         )
     public = public_reference is not None
     schema = Schema(Domain(tuple(columns)), draft=not public, encoding=encoding)

@@ -54,6 +54,7 @@ CODES = re.compile(
     re.IGNORECASE,
 )
 SIGNS = "€$£¥"
+NUMBERED = "it numbers the rows: an id says nothing about people"
 _LEADING_ZERO = re.compile(r"0\d+")
 _WHOLE_FLOAT = re.compile(r"-?(0|[1-9][0-9]*)\.0*")
 
@@ -105,11 +106,8 @@ def absent(held: Texts, empty: tuple[str, ...]) -> dict[str, Any]:
     """The place of missing cells, where there are some."""
     if not empty and not held.empty:
         return {"missing": None, "empty": ()}
-    taken = set(held.texts)
-    return {
-        "missing": next(m for m in ("missing", "(missing)", "((missing))") if m not in taken),
-        "empty": empty,
-    }
+    labels = ("missing", "(missing)", "((missing))")
+    return {"missing": next(each for each in labels if each not in held.texts), "empty": empty}
 
 
 def drafted_dates(held: Texts) -> Dates | LeftOut | None:
@@ -170,7 +168,7 @@ def drafted_id(held: Texts) -> LeftOut | None:
         )
         return LeftOut(held.name, reason, unit=f"{each}: a person?")
     if number == rows >= SOME_ROWS and PERSONS.fullmatch(held.name.strip()):
-        return LeftOut(held.name, "it numbers the rows: an id says nothing about people")
+        return LeftOut(held.name, NUMBERED)
     return None
 
 
@@ -239,7 +237,7 @@ def _numeric(held: Texts, bins: int) -> Numeric | LeftOut | None:
     if integer and values.max() - values.min() <= UNITS and not _is_id(held, values):
         return None
     if integer and _is_id(held, values):
-        return LeftOut(held.name, "it numbers the rows: an id says nothing about people")
+        return LeftOut(held.name, NUMBERED)
     if CODES.search(held.name) and integer:
         return LeftOut(
             held.name, f"it looks like a code with more than {MANY} values; group them, or list them"
@@ -264,14 +262,9 @@ def _read(held: Texts) -> tuple[Numeric, Reals, NDArray[np.bool_]]:
     sign = next(
         (s for s in SIGNS if any(text.startswith(s) or text.endswith(s) for text in held.texts)), None
     )
-    best: tuple[Numeric, Reals, NDArray[np.bool_]] | None = None
-    for comma in (False, True):
-        column = Numeric(held.name, (0.0, 1.0), decimal_comma=comma, currency=sign)
-        numbers, junk = column.numbers_written(list(held.texts))
-        if best is None or junk.sum() < best[2].sum():
-            best = column, numbers, junk
-    assert best is not None
-    return best
+    ways = [Numeric(held.name, (0.0, 1.0), decimal_comma=comma, currency=sign) for comma in (False, True)]
+    read = [(column, *column.numbers_written(list(held.texts))) for column in ways]
+    return min(read, key=lambda each: int(each[2].sum()))
 
 
 def _number_markers(numbers: Reals) -> tuple[str, ...]:
@@ -310,14 +303,15 @@ def _categorical(held: Texts) -> Categorical | LeftOut:
         return LeftOut(held.name, _why_many(rest))
     numbers, junk = numbers_of(pa.array(rest.texts, pa.string()), held.name)
     values = list(rest.texts)
-    counted = not junk.any() and not np.isnan(numbers).any()
+    counted = not junk.any() and bool(np.isfinite(numbers).all())
     if counted:
         values = [values[i] for i in np.argsort(numbers, kind="stable")]
         if all(_WHOLE_FLOAT.fullmatch(text) for text in values):
             # A cell 1.0 is read as 1, but a whole number is not read as 1.0.
             values = list(dict.fromkeys(str(int(text.partition(".")[0])) for text in values))
     zeros = any(_LEADING_ZERO.fullmatch(text) for text in values)
-    numeric = counted and len(values) > 1 and not zeros and not CODES.search(held.name)
+    finite = bool(np.isfinite(numbers).all())  # "inf" is read as a number, and has no place among them
+    numeric = counted and finite and len(values) > 1 and not zeros and not CODES.search(held.name)
     if numeric:
         values = _listed_units(values)
     place = absent(rest, tuple(markers))
@@ -329,7 +323,7 @@ def _categorical(held: Texts) -> Categorical | LeftOut:
 def _listed_units(values: list[str]) -> list[str]:
     """Whole numbers with those between them that nobody happens to have, where they are few; each number once."""
     numbers = [float(value) for value in values]
-    if all(x == int(x) for x in numbers) and max(numbers) - min(numbers) <= UNITS:
+    if all(x.is_integer() for x in numbers) and max(numbers) - min(numbers) <= UNITS:
         return [str(x) for x in range(int(min(numbers)), int(max(numbers)) + 1)]
     return [value for value, x, before in zip(values, numbers, [None, *numbers], strict=False) if x != before]
 

@@ -91,7 +91,7 @@ def encoded(table: pa.Table, schema: Schema, *, records_per_person: int | None =
     if schema.drop_rows_containing is not None:
         dropped = _rows_containing(schema.drop_rows_containing, table.select(range(len(columns))), columns)
         table = table.filter(pa.array(~dropped))
-    both = [_encoded(column, table.column(i)) for i, column in enumerate(columns)]
+    both = together(lambda i: _encoded(columns[i], table.column(i)), range(len(columns)))
     codes, places = tuple(each for each, _ in both), tuple(each for _, each in both)
     if all(each is None for each in places):
         places = ()
@@ -246,10 +246,8 @@ class _Bin:
 
     def append(self, table: pa.Table) -> None:
         # Dictionaries differ from batch to batch, and a stream of Arrow has one of each.
-        table = pa.table(
-            [c.cast(c.type.value_type) if pa.types.is_dictionary(c.type) else c for c in table.columns],
-            names=table.column_names,
-        )
+        plain = [c.cast(c.type.value_type) if pa.types.is_dictionary(c.type) else c for c in table.columns]
+        table = pa.table(plain, names=table.column_names)
         if self._writer is None:
             self._file = tempfile.TemporaryFile()  # noqa: SIM115 (it stays open)
             self._writer, self._schema = pa.ipc.new_stream(self._file, table.schema), table.schema
@@ -273,16 +271,12 @@ def decode(records: Records) -> pa.Table:
     """The records as readable columns; `encode` gives the same records back."""
     domain = records.domain
     codes = dict(zip((column.name for column in domain.columns), records.columns, strict=True))
-    numeric = [
-        (column, each, place)
-        for column, each, place in zip(
-            domain.columns, records.columns, records.places or (None,) * len(domain.columns), strict=True
-        )
-        if isinstance(column, Numeric) and isinstance(each, np.ndarray)
-    ]
+    columns = {column.name: column for column in domain.columns}
+    places = records.places or (None,) * len(columns)
+    every = zip(domain.columns, records.columns, places, strict=True)
+    numeric = [each for each in every if isinstance(each[0], Numeric)]
     spread = together(lambda each: _spread_out(*each), numeric)
     numbers = {column.name: placed for (column, *_), placed in zip(numeric, spread, strict=True)}
-    columns = {column.name: column for column in domain.columns}
     for rule in domain.rules:
         if isinstance(rule, Sum):
             names = (rule.total, *rule.parts)
@@ -301,9 +295,7 @@ def decode(records: Records) -> pa.Table:
     return pa.table(decoded)
 
 
-def _spread_out(
-    column: Numeric, codes: NDArray[np.unsignedinteger], places: Places | None
-) -> NDArray[np.float64]:
+def _spread_out(column: Any, codes: Any, places: Places | None) -> NDArray[np.float64]:
     """The numbers of a column: at their places inside bins where these are known, else spread over the bins."""
     return column.spread_out(codes) if places is None else numbers_at(column, codes, places)
 

@@ -1,17 +1,4 @@
-"""Graphs: a table of edges between public vertices, each edge a record.
-
-    [graph]
-    source = "payer"                    # the column with the vertex that an edge leaves
-    target = "payee"                    # the column with the vertex that it enters
-    directed = false                    # optional: edges go both ways; true where it is left out
-    vertices = "accounts.csv"           # a public file with a column `vertex`; or a list; or how many there are
-    first = 1                           # optional, where `vertices` is a number: the first one, else 0
-    weight = "amount"                   # optional: a column of whole weights from 0 to `heaviest`
-    heaviest = 100                      # heavier edges count as this much
-
-    [[attribute]]                       # optional: what is public about vertices, columns of their file
-    name = "region"
-    values = ["North", "South"]
+"""Graphs: a table of edges between public vertices, each edge a record (docs/queries.md has the section [graph]).
 
 The order of the vertices is public and means something: {a .. b} are those from a to b. An edge of a graph that is
 not directed is kept as one from the earlier vertex to the later.
@@ -109,16 +96,11 @@ class Graph(Domain):
 
     def sections(self, write: Callable[[Column], str]) -> list[str]:
         """[graph] with all its vertices, [graph.codes] with what is public about them, and the attributes."""
-        names = self.vertices
-        lines = [
-            "[graph]",
-            f"source = {quoted(self.columns[0].name)}",
-            f"target = {quoted(self.columns[1].name)}",
-        ]
+        names, (source, target, *weight) = self.vertices, self.columns
+        lines = ["[graph]", f"source = {quoted(source.name)}", f"target = {quoted(target.name)}"]
         if not self.directed:
             lines.append("directed = false")
-        if len(self.columns) > 2:
-            lines += [f"weight = {quoted(self.columns[2].name)}", f"heaviest = {self.heaviest}"]
+        lines += [f"weight = {quoted(each.name)}\nheaviest = {self.heaviest}" for each in weight]
         first = int(names[0]) if names[0].isdecimal() and len(names[0]) < 10 else -1
         if first >= 0 and names == tuple(map(str, range(first, first + len(names)))):
             lines += [f"vertices = {len(names)}", f"first = {first}"]

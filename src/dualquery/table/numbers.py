@@ -28,7 +28,7 @@ from __future__ import annotations
 import hashlib
 import math
 import re
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from enum import Enum
 from fractions import Fraction
@@ -41,21 +41,10 @@ import pyarrow as pa
 from numpy.typing import NDArray
 
 from dualquery.errors import SchemaError
+from dualquery.table import toml_text as toml
 from dualquery.table.cells import bins_of, floats_of, from_numpy, is_numeric, number_in, numbers_of
 from dualquery.table.columns import KEYS, Attribute, Signed, Unplaced, absent_in
-from dualquery.table.toml_text import (
-    figure,
-    listed,
-    number,
-    numbers,
-    only,
-    optional,
-    quoted,
-    required,
-    text,
-    truth,
-    whole,
-)
+from dualquery.table.toml_text import figure, listed, only, optional, quoted, required, text, truth, whole
 from dualquery.types import Flags, Integers, Reals
 
 MAXIMAL_BINS = 1_000_000
@@ -132,13 +121,10 @@ class Numeric(Attribute):
 
     def unit_bounds(self) -> list[tuple[int, int]]:
         """The first and the last number that can lie in each bin, counted in units of the last decimal."""
-        if self.decimals is None:  # edges of integers need no scaling
-            starts = [math.ceil(edge) for edge in self.edges[:-1]]
-            last = math.floor(self.edges[-1])
-        else:
-            scale = 10**self.decimals
-            starts = [math.ceil(decimal(edge) * scale) for edge in self.edges[:-1]]
-            last = math.floor(decimal(self.edges[-1]) * scale)
+        edges: Sequence[float | Fraction] = self.edges
+        if self.decimals is not None:  # edges of integers need no scaling
+            edges = [decimal(edge) * 10**self.decimals for edge in self.edges]
+        starts, last = [math.ceil(edge) for edge in edges[:-1]], math.floor(edges[-1])
         return list(zip(starts, [*(start - 1 for start in starts[1:]), last], strict=True))
 
     @cached_property
@@ -173,10 +159,10 @@ class Numeric(Attribute):
     def read(name: str, where: str, entry: Mapping[str, Any]) -> Numeric:
         if "edges" in entry:
             only(entry, where, KEYS["edges"])
-            edges = required(entry, where, "edges", numbers)
+            edges = required(entry, where, "edges", toml.numbers)
         else:
             only(entry, where, KEYS["bins"])
-            low, high = (required(entry, where, key, number) for key in ("low", "high"))
+            low, high = (required(entry, where, key, toml.number) for key in ("low", "high"))
             edges = equal_edges(name, low, high, required(entry, where, "bins", whole))
         integer = optional(entry, where, "integer", truth) or False
         decimals = optional(entry, where, "decimals", whole)

@@ -1,13 +1,11 @@
 """Which period a record belongs to: a public function of one of its cells, such as the day on which it arrived.
 
-    [table]
-    period = "received"     the column; it may be an attribute, too
-    calendar = "quarter"    day, week, month, quarter or year
-
-The calendar is fixed before a record is read and looks at one record at a time ("every 1,000 records" is no period).
-So two tables that differ in one record differ in one period, and releases of different periods cost a record no more
-than the dearest of them, for ever (docs/privacy.md). That needs releases that read no other period: the program keeps
-the records of the periods that are asked for itself, one by one (`kept`), whatever file it was given.
+The schema names the column (`period`; it may be an attribute, too) and the `calendar`: day, week, month, quarter or
+year. The calendar is fixed before a record is read and looks at one record at a time ("every 1,000 records" is no
+period). So two tables that differ in one record differ in one period, and releases of different periods cost a
+record no more than the dearest of them, for ever (docs/privacy.md). That needs releases that read no other period:
+the program keeps the records of the periods that are asked for itself, one by one (`kept`), whatever file it was
+given.
 
 Periods are counted from the year 1, so that neighbouring ones differ by one.
 """
@@ -30,6 +28,7 @@ from dualquery.table.dates import Dates, Period, following, period_in, period_of
 from dualquery.types import Integers, Reals
 
 CALENDARS = ("day", "week", "month", "quarter", "year")
+DAYS, MONTHS = {"day": 1, "week": 7}, {"month": 1, "quarter": 3, "year": 12}  # in a period
 EPOCH = date(1970, 1, 1).toordinal()
 MOST_PERIODS = 10_000  # at once
 _EXAMPLE = {"day": "2024-03-01", "week": "2024-W09", "month": "2024-03", "quarter": "2024-Q1", "year": "2024"}
@@ -54,25 +53,25 @@ class Calendar:
 
     def number(self, moment: datetime) -> int:
         """Of the period that holds a moment."""
-        if self.by in ("day", "week"):
-            return (moment.toordinal() - 1) // (7 if self.by == "week" else 1)
-        return (12 * moment.year + moment.month - 1) // {"month": 1, "quarter": 3, "year": 12}[self.by]
+        if self.by in DAYS:
+            return (moment.toordinal() - 1) // DAYS[self.by]
+        return (12 * moment.year + moment.month - 1) // MONTHS[self.by]
 
     def numbers(self, days: Reals) -> Integers:
         """The same of days since 1970."""
         whole = days.astype(np.int64)
-        if self.by in ("day", "week"):
-            return (whole + EPOCH - 1) // (7 if self.by == "week" else 1)
+        if self.by in DAYS:
+            return (whole + EPOCH - 1) // DAYS[self.by]
         months = whole.astype("M8[D]").astype("M8[M]").astype(np.int64) + 12 * 1970
-        found: Integers = months // {"month": 1, "quarter": 3, "year": 12}[self.by]
+        found: Integers = months // MONTHS[self.by]
         return found
 
     def label(self, number: int) -> str:
         """As ISO 8601 writes the period: 2024-Q3."""
-        if self.by in ("day", "week"):
-            start = datetime.fromordinal(number * (7 if self.by == "week" else 1) + 1)
+        if self.by in DAYS:
+            start = datetime.fromordinal(number * DAYS[self.by] + 1)
         else:
-            months = number * {"month": 1, "quarter": 3, "year": 12}[self.by]
+            months = number * MONTHS[self.by]
             start = datetime(months // 12, months % 12 + 1, 1)
         return period_text(start, self.by)
 

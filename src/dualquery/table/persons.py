@@ -150,7 +150,6 @@ def places_of(owner: NDArray[np.int64]) -> NDArray[np.int64]:
 
 
 def _seeds(owners: Owners, owner: NDArray[np.int64]) -> NDArray[np.uint64]:
-    """A public hash of each row's id."""
     needed, index = np.unique(owner, return_inverse=True)
     return hashes_of(owners.ids.take(pa.array(needed)), b"records kept")[index]
 
@@ -176,9 +175,8 @@ def _canonical_keys(
     for codes in columns:
         if isinstance(codes, SparseItems):
             ends = zip(codes.start[rows].tolist(), codes.start[rows + 1].tolist(), strict=True)
-            digests = b"".join(
-                hashlib.blake2b(codes.ids[a:b].tobytes(), digest_size=16).digest() for a, b in ends
-            )
+            sets = (codes.ids[a:b].tobytes() for a, b in ends)
+            digests = b"".join(hashlib.blake2b(each, digest_size=16).digest() for each in sets)
             halves = np.frombuffer(digests, np.uint64).reshape(-1, 2)
             keys += [halves[:, 0], halves[:, 1]]
         else:

@@ -1,15 +1,8 @@
 """Points: numeric columns with public bounds, each kept as the nearest position of a fine public grid.
 
-    [points]
-    clamp = true                        # optional: numbers beyond the bounds go to the nearest bound
-    metric = "euclidean"                # optional: "l1" (the default), "euclidean" or "great-circle"
-
-    [points.columns]
-    lat = [47.3, 55.1]                  # the column, and its public bounds
-    lon = [5.8, 15.1]
-
-A position is a whole number from 0 (the lower bound) to `GRID` (the upper). A distance is a sum over public axes of
-absolute differences. Of L1 the axes are the columns. Others are averages over directions θ,
+docs/queries.md has the section [points]. A position is a whole number from 0 (the lower bound) to `GRID` (the
+upper). A distance is a sum over public axes of absolute differences. Of L1 the axes are the columns. Others are
+averages over directions θ,
 
     ‖v‖₂ = c_d · E_θ |⟨v, θ⟩|,   c_d = √π Γ((d + 1)/2) / Γ(d/2),        of the plane c_2 = π/2,
 
@@ -44,6 +37,7 @@ from dualquery.errors import SchemaError
 from dualquery.table.columns import Unplaced, unlisted
 from dualquery.table.domain import Column, Domain, Numeric
 from dualquery.table.toml_text import figure, numbers, only, optional, quoted, truth
+from dualquery.types import Integers
 
 KNOTS = 256  # intervals between the knots of a curve (`mechanisms.distances`)
 STEPS = 64  # positions between two knots
@@ -60,8 +54,6 @@ Positions = NDArray[np.integer[Any]]
 
 
 class Metric(Enum):
-    """What a distance is."""
-
     L1 = "l1"
     EUCLIDEAN = "euclidean"
     GREAT_CIRCLE = "great-circle"
@@ -97,12 +89,9 @@ class Directions(DistanceAxes):
     """Public directions, in whole numbers, so that a point has one position whatever stands beside it."""
 
     directions: NDArray[np.int64] = field(default_factory=lambda: np.empty((0, 0), np.int64))
-    reach: tuple[NDArray[np.int64], NDArray[np.int64]] = field(
-        kw_only=True
-    )  # along each direction, least and most
-    globe: tuple[
-        NDArray[np.int64], ...
-    ] = ()  # cosine and sine of each position, of latitude and of longitude
+    # Along each direction, least and most; cosine and sine of each position, of latitude and of longitude.
+    reach: tuple[Integers, Integers] = field(kw_only=True)
+    globe: tuple[Integers, ...] = ()
     grid: int = GRID
 
     def placed(self, columns: Sequence[Positions]) -> Sequence[Positions]:
@@ -134,14 +123,12 @@ def directions(dimensions: int) -> NDArray[np.float64]:
         flat = np.sqrt(1 - up**2)
         return np.stack([flat * np.cos(turn), flat * np.sin(turn), up], axis=1)
     rng = np.random.default_rng(dimensions)
-    bases = [
-        np.linalg.qr(rng.normal(size=(dimensions, dimensions)))[0] for _ in range(-(-SPACE // dimensions))
-    ]
+    square = (dimensions, dimensions)
+    bases = [np.linalg.qr(rng.normal(size=square))[0] for _ in range(-(-SPACE // dimensions))]
     return np.concatenate(bases)
 
 
 def euclidean_axes(widths: NDArray[np.float64], grid: int = GRID) -> Directions:
-    """The axes of ‖x − y‖₂ between bounds of these widths."""
     turned = directions(len(widths)) * widths
     whole = np.rint(FINE * turned / widths.max()).astype(np.int64)
     reach = grid * np.minimum(whole, 0).sum(axis=1), grid * np.maximum(whole, 0).sum(axis=1)

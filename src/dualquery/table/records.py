@@ -117,13 +117,13 @@ class Records:
 
     @property
     def bytes(self) -> int:
-        sizes = []
+        parts: list[Any] = [each for each in self.places if each is not None]
         for codes in self.columns:
             if isinstance(codes, SparseItems):
-                sizes.append(codes.start.nbytes + codes.ids.nbytes)
+                parts += [codes.start, codes.ids]
             else:
-                sizes.append(codes.words.nbytes if isinstance(codes, BitItems) else codes.nbytes)
-        return sum(sizes) + sum(each.nbytes for each in self.places if each is not None)
+                parts.append(codes.words if isinstance(codes, BitItems) else codes)
+        return sum(each.nbytes for each in parts)
 
     def take(self, rows: NDArray[np.int64]) -> Records:
         """Some records, in this order; one may be taken more than once."""
@@ -144,7 +144,6 @@ class Records:
 
 
 def taken_places(places: tuple[Places | None, ...], rows: NDArray[np.int64]) -> tuple[Places | None, ...]:
-    """The places of some rows."""
     return tuple(None if each is None else each[rows] for each in places)
 
 
@@ -250,10 +249,8 @@ def _whole(array: Any, shape: tuple[int, ...]) -> bool:
 
 def smallest_type(size: int) -> type[np.unsignedinteger]:
     """The smallest unsigned type that can number `size` values."""
-    for kind in (np.uint8, np.uint16):
-        if size <= np.iinfo(kind).max + 1:
-            return kind
-    return np.uint32 if size <= 1 << 32 else np.uint64
+    kinds = (np.uint8, np.uint16, np.uint32)
+    return next((kind for kind in kinds if size <= np.iinfo(kind).max + 1), np.uint64)
 
 
 def pack_bits(matrix: NDArray[np.bool_]) -> NDArray[np.uint64]:

@@ -1,12 +1,7 @@
 """The schema file: the public description of a table, written by hand in TOML.
 
-    [about]                             # whose table it is and what the release is for, for the report
-    [table]                             # what is true of all rows: unit, long, encoding, drop_rows_containing, period
-    [[attribute]]                       # a column (`table.columns`, `table.numbers`, `table.dates`)
-    [[rule]]                            # what a record can be (`table.domain`)
-    [[table]]                           # of a database one for each of its tables (`table.database`)
-
-docs/schema.md has all the keys, with an example of each.
+docs/schema.md has all sections and keys, with an example of each; attributes are read by `table.columns`, `numbers`
+and `dates`, rules by `table.domain`, other kinds of tables by theirs.
 
 `drop_rows_containing` is a public rule about which records exist: a row with that cell in any attribute
 of the schema is left out. The number of those left depends on private cells, so it cannot be public.
@@ -30,7 +25,17 @@ from dualquery.table.domain import Column, Domain, Numeric, rule_entries, rule_i
 from dualquery.table.periods import Calendar, Span, stamp
 from dualquery.table.persons import PERSONS, check_unit, no_unit
 from dualquery.table.reading.source import known_encoding
-from dualquery.table.toml_text import commented, document, only, optional, quoted, required, text, truth
+from dualquery.table.toml_text import (
+    commented,
+    contents,
+    document,
+    only,
+    optional,
+    quoted,
+    required,
+    text,
+    truth,
+)
 
 DRAFT_LINE = "draft = true  # delete this line once every value below is public knowledge"
 KEYS = ("draft", "about", "table", "attribute", "rule")  # and the name of a kind of table
@@ -58,9 +63,8 @@ class About:
     def read(section: object) -> About:
         if not isinstance(section, dict):
             raise SchemaError("'about' must be a section, [about]")
-        names = [each.name for each in fields(About)]
-        only(section, "[about]", set(names))
-        said = {name: optional(section, "[about]", name, text) for name in names}
+        said = {each.name: optional(section, "[about]", each.name, text) for each in fields(About)}
+        only(section, "[about]", set(said))
         for name, words in said.items():
             if words is not None and (not words.strip() or not words.isprintable() or len(words) > LONGEST):
                 raise SchemaError(
@@ -69,7 +73,6 @@ class About:
         return About(**said)
 
     def entries(self) -> dict[str, str]:
-        """What is said, by its name."""
         return {each.name: said for each in fields(self) if (said := getattr(self, each.name)) is not None}
 
 
@@ -145,16 +148,8 @@ class Schema:
 
 
 def read_schema(path: str | os.PathLike[str]) -> Schema:
-    """The schema that a TOML file describes."""
-    try:
-        written = Path(path).read_text(encoding="utf-8-sig")
-    except FileNotFoundError:
-        raise SchemaError(f"there is no schema file '{path}'") from None
-    except UnicodeDecodeError:
-        raise SchemaError(f"schema file '{path}' is not UTF-8 text") from None
-    except OSError as error:
-        raise SchemaError(f"schema file '{path}' cannot be read: {error.strerror}") from None
-    return parse_schema(written, origin=f"schema file '{path}'", folder=Path(path).parent)
+    where = f"schema file '{path}'"
+    return parse_schema(contents(path, where), origin=where, folder=Path(path).parent)
 
 
 def parse_schema(written: str | Mapping[str, Any], *, origin: str, folder: Path | None = None) -> Schema:
@@ -192,9 +187,9 @@ def schema_text(
         "drop_rows_containing": schema.drop_rows_containing,
         "unit": schema.unit,
         "encoding": schema.encoding,
-        "period": None if schema.calendar is None else schema.calendar.column,
-        "calendar": None if schema.calendar is None else schema.calendar.by,
     }
+    if schema.calendar is not None:
+        rules |= {"period": schema.calendar.column, "calendar": schema.calendar.by}
     table = {key: quoted(rule) for key, rule in rules.items() if rule is not None}
     if schema.long:
         table["long"] = "true"
@@ -225,7 +220,11 @@ def _schema(document: Mapping[str, Any], folder: Path | None) -> Schema:
     kinds = [name for name in document if name not in KEYS and name in KINDS]
     only(document, "the schema", {*KEYS, *kinds})
     draft = optional(document, "the schema", "draft", truth) or False
-    table, attributes = document.get("table", {}), document.get("attribute", [])
+    table, attributes, said = (
+        document.get("table", {}),
+        document.get("attribute", []),
+        document.get("rule", []),
+    )
     if isinstance(table, list) and kinds == ["database"]:
         # [[table]]: the tables of a database, which are its own to read. What is true of all stands in [database].
         table = {key: said for key, said in _section(document["database"]).items() if key == "encoding"}
@@ -233,17 +232,15 @@ def _schema(document: Mapping[str, Any], folder: Path | None) -> Schema:
         raise SchemaError(
             "'table' must be a section, [table]; several, [[table]], need [database] with 'protect'"
         )
-    if not isinstance(attributes, list) or not all(isinstance(entry, dict) for entry in attributes):
-        raise SchemaError("attributes must be sections, each under [[attribute]]")
+    for what, found in (("attribute", attributes), ("rule", said)):
+        if not isinstance(found, list) or not all(isinstance(entry, dict) for entry in found):
+            raise SchemaError(f"{what}s must be sections, each under [[{what}]]")
     only(table, "[table]", {"drop_rows_containing", "unit", "long", "encoding", "period", "calendar"})
     marker = optional(table, "[table]", "drop_rows_containing", text)
     if marker is not None and not marker.strip():
         raise SchemaError("[table]: 'drop_rows_containing' must not be blank")
     columns = tuple(column_in(entry, number) for number, entry in enumerate(attributes, start=1))
     unit = optional(table, "[table]", "unit", text)
-    said = document.get("rule", [])
-    if not isinstance(said, list) or not all(isinstance(entry, dict) for entry in said):
-        raise SchemaError("rules must be sections, each under [[rule]]")
     rules = tuple(rule_in(entry, number) for number, entry in enumerate(said, start=1))
     long = optional(table, "[table]", "long", truth) or False
     encoding = optional(table, "[table]", "encoding", text)

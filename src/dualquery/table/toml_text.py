@@ -6,13 +6,27 @@ Each key of a schema file is read as what it must be; a misspelt one is an error
 from __future__ import annotations
 
 import json
+import os
 import sys
 import tomllib
 from collections.abc import Callable, Mapping
 from datetime import date
+from pathlib import Path
 from typing import Any, TypeVar
 
-from dualquery.errors import SchemaError
+from dualquery.errors import DualQueryError, SchemaError
+
+
+def contents(path: str | os.PathLike[str], where: str, kind: type[DualQueryError] = SchemaError) -> str:
+    """The text of a file, or in a sentence why there is none."""
+    try:
+        return Path(path).read_text(encoding="utf-8-sig")
+    except FileNotFoundError:
+        raise kind(f"there is no {where}") from None
+    except UnicodeDecodeError:
+        raise kind(f"{where} is not UTF-8 text") from None
+    except OSError as error:
+        raise kind(f"{where} cannot be read: {error.strerror}") from None
 
 
 def document(text: str) -> dict[str, Any]:

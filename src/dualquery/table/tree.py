@@ -109,11 +109,8 @@ class Tree:
         """The leaves between the ends that hold something, with masses that agree."""
         for root in self.roots:
             _agree(root)
-        seen = [
-            place
-            for place, root in enumerate(self.roots)
-            if root.mass > SEEN * root.sigma * (0.5 if root.parts else 1.0)
-        ]
+        limits = [SEEN * root.sigma * (0.5 if root.parts else 1.0) for root in self.roots]
+        seen = [place for place, root in enumerate(self.roots) if root.mass > limits[place]]
         if not seen:
             return []
         above, below = self.roots[seen[-1] + 1 :], self.roots[: seen[0]][::-1]

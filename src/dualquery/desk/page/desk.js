@@ -78,6 +78,8 @@ async function choose(name, named = null) {
   if (!schema.draft) await ready();
 }
 
+const namedAfter = () => state.table.replace(/^.*\//, "").replace(/\..*$/, "");
+
 // 2. The schema is saved, and compared with the table.
 async function saved() {
   await save();
@@ -90,11 +92,36 @@ async function saved() {
   await ready();
 }
 
+// What is undecided, found privately: the marks are saved first, and another schema takes the place of this one.
+function toFind() {
+  const { queries, epsilon, expected, limit, ledger, draft, sign, registry, ...asks } = wanted();
+  const known = schema.columns.some((each) => each.use && each.public);
+  return { ...asks, known, epsilon: number("draft-epsilon") ?? 0.3 };
+}
+
+async function foreseen() {
+  related();
+  at("find").disabled = !state.book;
+  at("ledger-first").hidden = Boolean(state.book);
+  if (at("private-draft").open) at("private-command").textContent = (await post("/v1/private/command", toFind())).command;
+}
+
+async function found() {
+  await save();
+  try {
+    await run(at("private-job"), "/v1/private", toFind());
+  } finally {
+    await spent();
+    await load(state.table);
+  }
+  at("private-job").append(make("p", { class: "good" }, "Found, and public as it stands. Look at it, and save it."));
+}
+
 async function ready() {
   studied();
   for (const name of ["questions", "budget", "ledger", "release"]) open(name, { move: name === "questions" });
   const book = await spent();
-  if (!at("dataset").value) at("dataset").value = at("about-dataset").value || state.table.replace(/^.*\//, "").replace(/\..*$/, "");
+  if (!at("dataset").value) at("dataset").value = at("about-dataset").value || namedAfter();
   if (!book && schema.unit) at("neighbours").value = "person-replace";
   related();
   await draw();
@@ -147,6 +174,7 @@ function wanted() {
     ...(at("expected-line").hidden ? {} : { expected: number("expected") ?? 10_000 }),
     ...(limit === null ? {} : { limit: limit / 100 }),
     ledger: at("use-ledger").checked,
+    draft: !at("use-draft-line").hidden && at("use-ledger").checked && at("use-draft").checked,
     sign: at("use-key").checked,
     registry: at("use-registry").checked,
   };
@@ -345,8 +373,21 @@ at("ledger-form").addEventListener("submit", doing(async () => {
   const asks = { table: state.table, dataset: at("dataset").value.trim(), epsilon: number("cap"), delta: number("cap-delta"), neighbours, ...(records_per_person ? { records_per_person } : {}) };
   await run(at("ledger-job"), "/v1/ledger", asks);
   await spent();
+  await foreseen();
   await mark();
 }));
+at("private-draft").addEventListener("toggle", doing(async () => {
+  if (!at("private-draft").open) return;
+  await spent();
+  await foreseen();
+}));
+at("draft-epsilon").addEventListener("input", () => soon(foreseen));
+at("columns").addEventListener("change", () => soon(foreseen));
+at("ledger-first").addEventListener("click", () => {
+  if (!at("dataset").value) at("dataset").value = at("about-dataset").value || namedAfter();
+  open("ledger");
+});
+at("find").addEventListener("click", doing(found));
 at("make-key").addEventListener("click", doing(async () => {
   await run(at("key-job"), "/v1/key", undefined);
   await refresh();

@@ -6,7 +6,7 @@ import { at } from "./steps.js";
 import { make } from "./views.js";
 
 const PAGE = 100;
-export const schema = { table: "", digest: "", columns: [], units: [], unit: null, page: 0, draft: true };
+export const schema = { table: "", digest: "", columns: [], units: [], unit: null, page: 0, draft: true, certificate: false };
 
 const KINDS = {
   values: (each) => `${plural(each.values.length, "value", "values")}${each.ordered ? ", in order" : ""}`,
@@ -21,12 +21,14 @@ export async function load(table) {
 }
 
 function take(table, found) {
-  Object.assign(schema, { table, digest: found.digest, draft: found.draft, units: found.units, unit: found.unit, page: 0 });
+  Object.assign(schema, { table, digest: found.digest, draft: found.draft, certificate: found.certificate, units: found.units, unit: found.unit, page: 0 });
   schema.columns = found.columns.map((each) => ({ ...each, use: true, kept: new Set(each.values ?? []), other: Boolean(each.other) }));
   at("left-out").replaceChildren(...leftOut(found.left_out));
   at("units").replaceChildren(...units());
   for (const name of ["dataset", "steward", "purpose", "source"]) at(`about-${name}`).value = found.about[name] ?? "";
   at("private-note").hidden = !found.draft;
+  at("private-draft").hidden = !found.draft || found.certificate;
+  at("use-draft-line").hidden = !found.certificate;
   show();
 }
 

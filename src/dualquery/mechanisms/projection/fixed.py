@@ -81,6 +81,7 @@ def plan_fixed(task: Task, wanted: ProjectionWishes, effort: Effort) -> Plan[ByF
     base = orders.get(2) or orders[1]
     precision = np.mean([1 / cell_variance(s, variance, task.domain.sizes) for s in base])
     noise = float(1 / np.sqrt(precision)) / task.rows
+    effort = effort.shared_out(noise)
     return built(
         task,
         ByFixedShares(sets=len(shares), cell_noise=noise, effort=effort, shares=shares, stage=stage),

@@ -53,6 +53,10 @@ def plan(task: Task, wanted: ProjectionWishes) -> Plan[Any]:
             raise DualQueryError(
                 "a prior is tested on Gaussian noise, and pure ε adds Laplace noise; leave one out"
             )
+        if task.earlier:
+            raise DualQueryError(
+                "a draft measured Gaussian noise, which pure ε does not know; leave out --draft"
+            )
         return plan_by_signed_tables(task, wanted, effort)
     wide = plan_wide(task, wanted)
     if wide is not None and wanted.shares == Shared.FIXED.value:
@@ -63,6 +67,11 @@ def plan(task: Task, wanted: ProjectionWishes) -> Plan[Any]:
         raise DualQueryError(
             "a prior counts where tables of a few attributes are measured; this table is so wide that items or "
             "classes are, so leave --prior out"
+        )
+    if wide is not None and task.earlier:
+        raise DualQueryError(
+            "what a draft measured counts where tables of a few attributes are measured; this table is too wide for "
+            "them, so leave --draft out"
         )
     if wide is not None:
         return better_of(wide, lambda: plan_by_tables(task, wanted, effort))

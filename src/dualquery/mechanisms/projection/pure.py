@@ -319,6 +319,7 @@ def plan_by_signed_tables(task: Task, wanted: ProjectionWishes, effort: Effort) 
     planned = plan_signed(task, cells_within(task, effort, wanted.memory))
     told, rounds = variances_told(planned, task), planned.rounds
     noise = cell_noise(told, task)
+    effort = effort.shared_out(noise)
     words = f"measure {len(planned.first.sets):,} signed tables at once"
     steps = [Step(words, planned.noise.event(task.budget.neighbours.sensitivity(planned.first.bound())))]
     if rounds is not None:

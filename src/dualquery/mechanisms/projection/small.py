@@ -40,8 +40,10 @@ from dualquery.mechanisms.shares import (
     quarter_powers,
     refuse_other_noise,
     relative_sensitivity,
+    spared,
     table_stages,
     unit_variance,
+    variance_informed,
     varied_sets,
 )
 from dualquery.mechanisms.wishes import ProjectionWishes
@@ -343,10 +345,12 @@ def best_pairs(misfit: Misfit, chosen: int, noise: Cells) -> NDArray[np.int64]:
 def plan_chosen_pairs(task: Task, rule: PairRule, wanted: ProjectionWishes, effort: Effort) -> Plan[Any]:
     """Everything but what is measured last."""
     (ones, misfits), number = rule.shares(), len(rule.pairs)
-    shares = shares_of_first(rule.ones, task)
     moved = task.budget.neighbours.sensitivity(misfit_bound([1] * number)).l2_squared
     means = means_for(task, wanted.means)
     part = (1.0 if means is None else 1.0 - means.share) - (0.0 if task.prior is None else SHARE_OF_TEST)
+    whole = {s: part * ones * x for s, x in shares_of_first(rule.ones, task).items()}
+    shares = spared(task, whole, unit_variance(task.budget))
+    ones = sum(shares.values()) / part
     test = (f"measure all {number:,} pairs, whether they depend as the prior says", SHARE_OF_TEST, None)
     stages = table_stages(
         task,
@@ -368,7 +372,9 @@ def plan_chosen_pairs(task: Task, rule: PairRule, wanted: ProjectionWishes, effo
     )
     first = stages[0]
     noisy = first.variances(first.chosen(shares, task.domain, task.budget.neighbours))
+    noisy = {s: variance_informed(task, s, v) for s, v in noisy.items()}
     noise = math.sqrt(float(np.mean([v for s, v in noisy.items() if s]))) / task.rows
+    effort = effort.shared_out(noise)
     last = stages[2]  # as if every pair had what a chosen one has: which are left depend less
     each = quarter_powers(rule.pairs[: rule.chosen], task.domain, task.budget.neighbours)
     measured = last.variances(last.chosen(each, task.domain, task.budget.neighbours))

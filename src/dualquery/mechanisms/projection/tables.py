@@ -24,7 +24,7 @@ from numpy.typing import NDArray
 from dualquery.errors import DualQueryError
 from dualquery.fitting.allocation import Allocation, Curves, Workloads, allocate, predicted_curves
 from dualquery.fitting.fit import MORE_LIKELY, fit
-from dualquery.fitting.fitter import COUNT_SECONDS, Effort, Fitting, Rows
+from dualquery.fitting.fitter import COUNT_SECONDS, SHORT, Effort, Fitting, Rows
 from dualquery.fitting.measured import HALF_NORMAL, Measured, MeasuredTables, cell_variance
 from dualquery.fitting.posteriors import MOST_VALUES, separable_prior, sets_of_at_most
 from dualquery.mechanisms.means import Means, means_for
@@ -45,10 +45,12 @@ from dualquery.mechanisms.shares import (
     quarter_powers,
     refuse_other_noise,
     relative_sensitivity,
+    spared,
     table_stages,
     tables_of,
     unit_of,
     unit_variance,
+    variance_informed,
     varied_sets,
     work_of,
 )
@@ -290,6 +292,11 @@ def _staged(
     part = 1.0 - (SHARE_OF_SCORES + SHARE_OF_CHOSEN if scored else 0.0)
     part -= 0.0 if means is None else means.share
     of_ones = _share_of_ones(len(ones), unit, task.rows) if sets else 1.0 - total
+    powers = quarter_powers(ones, task.domain, task.budget.neighbours)
+    shares: dict[Set, float] = {s: part * of_ones * (x / sum(powers.values())) for s, x in powers.items()}
+    if sets:
+        shares = spared(task, shares, unit)
+        of_ones = sum(shares.values()) / part
     half = part * (1.0 - total - of_ones) / 2
     wanted: list[tuple[str, float, int | None]] = [
         (f"measure {len(ones):,} one-way tables at once", part * (total + of_ones), None)
@@ -307,9 +314,6 @@ def _staged(
     if means is not None:
         wanted.append(means.wanted(task))
     first, *later = table_stages(task, wanted)
-    powers = quarter_powers(ones, task.domain, task.budget.neighbours)
-    whole = sum(powers.values())
-    shares = {s: part * of_ones * (x / whole) for s, x in powers.items()}
     if total:
         shares[()] = part * total
     return StagedTables(
@@ -375,7 +379,8 @@ def expectation(task: Task, made: StagedTables) -> Expected:
         sets = (*sets, *measured)
         shares.update(measured)
     for members, share in shares.items():
-        variance[members] = relative_sensitivity(members, task.domain, neighbours) * made.unit / share
+        alone = relative_sensitivity(members, task.domain, neighbours) * made.unit / share
+        variance[members] = variance_informed(task, members, alone)
     base: list[Set] = [s for s in sets if len(s) == 2] or list(sets)
     precision = np.mean([1 / cell_variance(s, variance, task.domain.sizes) for s in base])
     return Expected(allocation, sets, 1 / math.sqrt(float(precision)) / task.rows, variance)
@@ -386,7 +391,7 @@ def cells_within(task: Task, effort: Effort, memory: int | None) -> int:
     if memory is None:
         return MOST_CELLS
     spare = memory - effort.bytes(task.domain.width, 0)
-    return max(0, min(MOST_CELLS, spare // (3 * (4 * effort.chains + 8) + 24)))
+    return max(0, min(MOST_CELLS, spare // (3 * (4 * SHORT.chains + 8) + 24)))
 
 
 def cost_of(task: Task, made: StagedTables, expected: Expected, effort: Effort) -> FitCost:
@@ -432,6 +437,7 @@ def plan_by_tables(task: Task, wanted: ProjectionWishes, effort: Effort) -> Plan
     planned = plan_tables(task, cells_within(task, effort, wanted.memory), means_for(task, wanted.means))
     expected = expectation(task, planned)
     noise = expected.cell_noise
+    effort = effort.shared_out(noise)
     counts = ", ".join(
         f"{expected.count(order):,} of order {order}"
         for order in range(1, 1 + max(map(len, expected.sets)))

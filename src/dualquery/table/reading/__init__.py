@@ -133,7 +133,9 @@ def _matching(pattern: str) -> list[Path]:
     """
     found = sorted(path for name in glob.iglob(pattern, recursive=True) if not (path := Path(name)).is_dir())
     if not found:
-        raise DataError(f"no file matches '{pattern}'; put the pattern in quotes, and look at what is there")
+        raise DataError(
+            f"no file matches '{pattern}'; put the pattern in quotes, and check the folder and the names"
+        )
     return found
 
 

@@ -180,9 +180,8 @@ class Checker:
         if self._waiting and len(text) > self._longest:
             first = _first_record_end(text, quotes) or len(text)
             if first > self._longest:
-                self._refuse(
-                    0, f"a record of more than {self._longest:,} bytes or a quote that is not closed"
-                )
+                what = f"a record of more than {self._longest:,} bytes or a quote that is not closed"
+                self._refuse(0, what)
         if end:
             self._check(letters[:end], quotes[: np.searchsorted(quotes, end)])
         self._read += end
@@ -234,11 +233,8 @@ class Checker:
         well_closed = (behind == self._delimiter) | (behind == LF) | (behind == CR) | (behind == QUOTE)
         strays = [*opening[~well_opened][:1], *closing[~well_closed][:1]]
         if strays:
-            self._refuse(
-                int(min(strays)),
-                "a stray quote (a cell with quotes stands in quotes, those inside doubled)",
-                letters,
-            )
+            what = "a stray quote (a cell with quotes stands in quotes, those inside doubled)"
+            self._refuse(int(min(strays)), what, letters)
 
     def _refuse(self, offset: int, what: str, text: bytes | NDArray[np.uint8] = b"") -> NoReturn:
         line = self._lines + bytes(text[:offset]).count(b"\n") + 1

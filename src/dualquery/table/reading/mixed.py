@@ -216,10 +216,9 @@ def _book_of(given: str | os.PathLike[str]) -> TableInFile:
 def _from_sqlite(book: TableInFile, names: Sequence[str] | None) -> Iterator[pa.Table]:
     with closing(sqlite3.connect(f"{book.path.resolve().as_uri()}?mode=ro", uri=True)) as connection:
         try:
-            kinds = (
-                "select name from sqlite_master where type in ('table', 'view') and name not like 'sqlite_%'"
-            )
-            table = book.chosen([row[0] for row in connection.execute(kinds)], "table")
+            kinds = "type in ('table', 'view') and name not like 'sqlite_%'"
+            named = connection.execute(f"select name from sqlite_master where {kinds}")
+            table = book.chosen([row[0] for row in named], "table")
             found = [row[1] for row in connection.execute(f"pragma table_info({_identifier(table)})")]
             chosen = [found[i] for i in choose(names, found, book.where)]
             listed = ", ".join(map(_identifier, chosen))
@@ -266,7 +265,6 @@ def _from_excel(book: TableInFile, names: Sequence[str] | None) -> Iterator[pa.T
 
 
 def _rows(sheet: Any) -> Iterator[tuple[Any, ...]]:
-    """The rows that a sheet holds, and those between them, which hold nothing."""
     sheet.reset_dimensions()  # what it says about its size may cut rows off
     yield from map(tuple, sheet.iter_rows(values_only=True))
 
@@ -281,14 +279,10 @@ def _check_order(sheet: Any, openpyxl: Any, book: TableInFile) -> None:
                 element.clear()
             elif element.tag in (f"{space}row", f"{space}c"):
                 said, cell = element.get("r"), element.tag == f"{space}c"
-                if cell:
-                    here = (
-                        (last[0], last[1] + 1)
-                        if said is None
-                        else openpyxl.utils.cell.coordinate_to_tuple(said)
-                    )
+                if said is None:
+                    here = (last[0], last[1] + 1) if cell else (last[0] + 1, 0)
                 else:
-                    here = (last[0] + 1 if said is None else int(said)), 0
+                    here = openpyxl.utils.cell.coordinate_to_tuple(said) if cell else (int(said), 0)
                 if here[0] > MOST_ROWS:
                     raise OSError("damaged")
                 if here <= last or (cell and here[0] != last[0]):

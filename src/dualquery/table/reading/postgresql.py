@@ -117,7 +117,7 @@ class PostgresTable:
         except psycopg.errors.UndefinedTable:
             raise DataError(f"there is no {self.where}; look at its name and its schema") from None
         except psycopg.errors.InsufficientPrivilege:
-            raise DataError(f"{self.where} may not be read by this user of it") from None
+            raise DataError(f"{self.where} may not be read by this user of the database") from None
         except psycopg.errors.UntranslatableCharacter:
             raise DataError(f"{self.where} holds texts that are not UTF-8") from None
         except psycopg.OperationalError:

@@ -124,9 +124,7 @@ def same_kinds(batch: pa.Table, before: list[pa.DataType] | None, where: str) ->
     known = []
     for name, kind, wanted in zip(batch.column_names, kinds, before or kinds, strict=True):
         if kind != wanted and not (pa.types.is_null(kind) or pa.types.is_null(wanted)):
-            here, before_it = (
-                "cells of any type" if is_mixed(each) else str(each) for each in (kind, wanted)
-            )
+            here, before_it = ("cells of any type" if is_mixed(k) else str(k) for k in (kind, wanted))
             raise DataError(
                 f"{where}: column '{name}' holds {here} there and {before_it} in the parts before it; write all "
                 "parts with the same type"
