@@ -1,41 +1,15 @@
-"""What the pages of the mechanisms quote: projection, DualQuery and MWEM."""
+"""What the pages of the mechanisms quote: projection beside MWEM under pure ε, and DualQuery."""
 
 from __future__ import annotations
 
 from collections.abc import Callable
 
 from experiments import dualquery_figure_4 as figure_4
-from experiments import mwem_rounds
-from experiments.harness import distinct, where
-from experiments.page_parts.files import TABLES, error, plain, rows_of, table
+from experiments.harness import distinct
+from experiments.page_parts.files import plain, rows_of, table
 from experiments.spread import samples_by
 
 # Projection
-
-
-def projection() -> str:
-    """What the peers' page says of us; largest cells and times stand there."""
-    rows = [
-        row
-        for row in where(rows_of("peers"), peer="dualquery", outcome="done")
-        if " rows" not in str(row["data"])
-    ]
-    budgets = sorted(distinct(rows, "epsilon"))
-    l1, worst = (samples_by(rows, ("data", "tables", "epsilon"), column) for column in ("l1", "worst_table"))
-    keys = sorted({key[:2] for key in l1}, key=lambda key: (list(TABLES).index(key[0]), key[1]))
-    lines = [
-        [
-            f"{TABLES[data]}, {tables}",
-            *(
-                f"{error(l1[data, tables, each])}; {plain(worst[data, tables, each].mean)}"
-                if (data, tables, each) in l1
-                else ""
-                for each in budgets
-            ),
-        ]
-        for data, tables in keys
-    ]
-    return table(("L1; of the worst table", *(f"ε = {each:g}" for each in budgets)), lines)
 
 
 def pure() -> str:
@@ -80,14 +54,7 @@ def price() -> str:
     )
 
 
-def rounds_of_mwem() -> str:
-    """How far MWEM's rule for T is from the best of each sweep."""
-    return "\n".join(mwem_rounds.judged(rows_of("mwem_rounds"))) + "\n"
-
-
 PARTS: dict[str, Callable[[], str]] = {
-    "rounds of mwem": rounds_of_mwem,
-    "projection": projection,
     "pure": pure,
     "free values in wide tables": widths,
     "the price of a run": price,

@@ -148,7 +148,7 @@ COUNT_SECONDS = 2e-9  # per record and table, two cores
 INTERPRETER_BYTES = 200_000_000
 
 
-class ChainPlan(NamedTuple):
+class Chaining(NamedTuple):
     """How rows are fitted: at most so many chains of at least so many rows, then longer ones, then kept more often.
 
     Of N rows in C chains a cell is off by some √C/N, because rows are whole numbers: more chains, of which each may
@@ -161,8 +161,8 @@ class ChainPlan(NamedTuple):
     snapshots: int
 
 
-LONG = ChainPlan(4, 7_500, 15_000, 2)
-SHORT = ChainPlan(8, 3_000, 5_000, 3)  # where noise is not cold
+LONG = Chaining(4, 7_500, 15_000, 2)
+SHORT = Chaining(8, 3_000, 5_000, 3)  # where noise is not cold
 
 
 @dataclass(frozen=True)
@@ -185,7 +185,7 @@ class Effort:
         return Effort._of(rows, LONG)
 
     @staticmethod
-    def _of(rows: int, layout: ChainPlan) -> Effort:
+    def _of(rows: int, layout: Chaining) -> Effort:
         chains = min(rows, max(2, min(layout.chains, rows // layout.least)))
         chain_rows = min(-(-rows // chains), layout.rows)
         snapshots = min(layout.snapshots, -(-rows // (chains * chain_rows)))

@@ -22,7 +22,7 @@ from numpy.typing import NDArray
 
 from dualquery.queries.countable import NOTHING, ONE_CELL, Bound, Countable, Derived
 from dualquery.queries.group import Group
-from dualquery.queries.tables import Tables, centred, signed, signed_shape
+from dualquery.queries.tables import Tables, alike, centred, signed, signed_shape
 from dualquery.queries.workload import Workload
 from dualquery.table.domain import Domain
 from dualquery.types import Cells, Integers, Set
@@ -195,17 +195,17 @@ class MultipliedTables(Derived):
         return Tables(self.domain, self.sets)
 
     def of(self, counts: Integers, rows: int) -> Integers:
-        tables = zip(self.counted().split(counts), self.multipliers, strict=True)
-        parts = [multiplier * self.entries(table).ravel() for table, multiplier in tables]
-        return np.concatenate(parts) if parts else counts
+        parts = alike(self.entries, self.counted().split(counts))
+        scaled = [m * part.ravel() for part, m in zip(parts, self.multipliers, strict=True)]
+        return np.concatenate(scaled) if scaled else counts
 
     def bound(self) -> Bound:
         sets = zip(self.sets, self.multipliers, strict=True)
         return sum((self.bound_of(self.sizes_of(each)).times(m) for each, m in sets), NOTHING)
 
     @abstractmethod
-    def entries(self, table: Integers) -> Integers:
-        """The numbers of one table."""
+    def entries(self, tables: Integers) -> Integers:
+        """The numbers of some tables of one shape, which lie along the first axis."""
 
     @abstractmethod
     def bound_of(self, sizes: tuple[int, ...]) -> Bound:
@@ -243,8 +243,8 @@ class Interactions(MultipliedTables):
     (multiplier · Π_short k_j)² a cell, in records, before centring.
     """
 
-    def entries(self, table: Integers) -> Integers:
-        return integer_interaction(table)
+    def entries(self, tables: Integers) -> Integers:
+        return integer_interaction(tables, 1)
 
     def bound_of(self, sizes: tuple[int, ...]) -> Bound:
         l1 = prod(2 * (k - 1) for k in sizes if k <= SHORT)
@@ -256,8 +256,8 @@ class Interactions(MultipliedTables):
 
     def in_records(self, noisy: Integers) -> dict[Set, Cells]:
         """The noisy interactions in records, centred along every attribute: post-processing."""
-        tables = zip(self.sets, self.counted().split(noisy), strict=True)
-        return {members: centred(table / self.scale(t)) for t, (members, table) in enumerate(tables)}
+        tables = [table / self.scale(t) for t, table in enumerate(self.counted().split(noisy))]
+        return dict(zip(self.sets, alike(lambda those: centred(those, 1), tables), strict=True))
 
 
 def interaction_scale(sizes: Sequence[int]) -> int:
@@ -288,9 +288,9 @@ def interaction_distance(sizes: tuple[int, ...]) -> int:
     return max((2 * interaction_length(sizes) - 2 * value for value in inner), default=0)
 
 
-def integer_interaction(table: Integers) -> Integers:
-    """I_S of a table of counts."""
-    for axis, size in enumerate(table.shape):
+def integer_interaction(table: Integers, first: int = 0) -> Integers:
+    """I_S of a table of counts; the axes before the first are those of several tables."""
+    for axis, size in enumerate(table.shape[first:], first):
         if size <= SHORT:
             table = size * table - table.sum(axis=axis, keepdims=True)
     return table
@@ -311,8 +311,8 @@ class SignedTables(MultipliedTables):
     With noise of one scale b the multipliers share the budget: set S then has noise of scale b / m, in records.
     """
 
-    def entries(self, table: Integers) -> Integers:
-        return signed(table)
+    def entries(self, tables: Integers) -> Integers:
+        return signed(tables, 1)
 
     def bound_of(self, sizes: tuple[int, ...]) -> Bound:
         apart = (2, 4 if 2 in sizes else 2) if {*sizes} - {1} else (0, 0)

@@ -18,12 +18,12 @@ values. Sums of whole numbers, so nothing is lost.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from itertools import accumulate, combinations, pairwise
 from math import log, prod
-from typing import TypeVar
+from typing import Any, TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
@@ -273,21 +273,34 @@ def _keys(codes: NDArray[np.unsignedinteger]) -> NDArray[np.uint64]:
     return key
 
 
-def centred(table: NDArray[np.float64]) -> NDArray[np.float64]:
-    """A table less its means along each attribute."""
-    for axis, size in enumerate(table.shape):
-        table = (
-            table - np.add.reduce(table, axis=axis, keepdims=True) / size
-        )  # `mean`, without its preparations
+def centred(table: NDArray[np.float64], first: int = 0) -> NDArray[np.float64]:
+    """A table less its means along each attribute; the axes before the first are those of several tables."""
+    for axis in range(first, table.ndim):
+        # `mean`, without its preparations
+        table = table - np.add.reduce(table, axis=axis, keepdims=True) / table.shape[axis]
     return table
 
 
-def signed(table: Numbers) -> Numbers:
-    """⊗_{k_j = 2} (1, −1) ⊗_{k_j ≠ 2} Id · table; a contracted axis keeps the length one."""
-    for axis, size in enumerate(table.shape):
-        if size == 2:
-            first, second = np.split(table, 2, axis=axis)
-            table = first - second
+def alike(function: Callable[[NDArray[Any]], NDArray[Any]], tables: Sequence[NDArray[Any]]) -> list[Any]:
+    """The function of every table; those of one shape come to it at once, along a first axis."""
+    places: dict[tuple[int, ...], list[int]] = {}
+    for place, table in enumerate(tables):
+        places.setdefault(table.shape, []).append(place)
+    made: dict[int, NDArray[Any]] = {}
+    for where in places.values():
+        made.update(zip(where, function(np.stack([tables[place] for place in where])), strict=True))
+    return [made[place] for place in range(len(tables))]
+
+
+def signed(table: Numbers, first: int = 0) -> Numbers:
+    """⊗_{k_j = 2} (1, −1) ⊗_{k_j ≠ 2} Id · table; a contracted axis keeps the length one.
+
+    The axes before the first are those of several tables.
+    """
+    for axis in range(first, table.ndim):
+        if table.shape[axis] == 2:
+            one, other = np.split(table, 2, axis=axis)
+            table = one - other
     return table
 
 
