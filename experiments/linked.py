@@ -11,6 +11,7 @@ import csv
 import gzip
 import resource
 import time
+from collections.abc import Callable
 from functools import lru_cache, partial
 from itertools import combinations
 
@@ -32,7 +33,7 @@ from dualquery.releases.arguments import workload_from
 from dualquery.releases.make import release
 from dualquery.releases.release import Release
 from dualquery.table.columns import Categorical
-from dualquery.table.database import Database, Linked, database_of
+from dualquery.table.database import Database, Linked, database_of, starts_of
 from dualquery.table.domain import Domain
 from dualquery.table.records import Records
 from dualquery.table.units import Units, units_of
@@ -42,9 +43,10 @@ from experiments.drawing import BLUE, GREEN, GREY, ORANGE, VERMILION, Look, lege
 from experiments.harness import Experiment, Point, Rows, Setting, Value, main, mean_by, where
 
 DELTA = 1e-6
-LINKED_TABLES, FLAT, APART, ALONE, ALONE_FLAT, INVENTED = (
+LINKED_TABLES, FLAT, ONE_TABLE, APART, ALONE, ALONE_FLAT, INVENTED = (
     "linked",
     "flat, 6 rows of each",
+    "one table of persons as a database",
     "persons dealt out anew",
     "households of one",
     "households of one, flat",
@@ -102,6 +104,87 @@ def invented(number: int) -> Units:
     common = np.stack([rng.integers(0, k, number) for k in SIZES.values()], axis=1)
     rows[like] = common[owner][like]
     return units_of(database, own, [(sizes, rows)])
+
+
+@lru_cache(maxsize=1)
+def employers(data: Data) -> Units:
+    """500 employers with their employees of the synthetic earnings survey of laeken, at most 40 of each."""
+    rows = table(
+        data, "linked/ses.csv.gz", "as write.csv writes `ses` of the R package laeken (Debian: r-cran-laeken)"
+    )
+    own = [coded(rows, name) for name in ("location", "NACE1", "size", "payAgreement")]
+    pay = np.array([float(row["earningsHour"]) for row in rows])
+    hanging = [
+        coded(rows, name) for name in ("sex", "age", "education", "contract", "fullPart", "lengthService")
+    ]
+    hanging.append(("pay", np.searchsorted([8, 11, 14, 18, 25], pay), 6))
+    return hung([row["IDunit"] for row in rows], own, hanging, 40, "employer", "employee")
+
+
+@lru_cache(maxsize=1)
+def players(data: Data) -> Units:
+    """5,149 baseball players with their seasons of 1985 to 2016 that have a salary, at most 12 of each."""
+    where = "core/{}.csv of the repository chadwickbureau/baseballdatabank, compressed"
+    people = {r["playerID"]: r for r in table(data, "linked/People.csv.gz", where.format("People"))}
+    rows = [
+        r for r in table(data, "linked/Salaries.csv.gz", where.format("Salaries")) if r["playerID"] in people
+    ]
+    of = [people[row["playerID"]] for row in rows]
+    own = [
+        ("bats", np.array(["LRB".find(r["bats"] or "?") + 1 for r in of]), 4),
+        ("throws", np.array(["LR".find(r["throws"] or "?") + 1 for r in of]), 3),
+        ("height", np.searchsorted([70, 72, 74, 76], [float(r["height"] or 0) for r in of], side="right"), 5),
+        ("born", np.searchsorted([1955, 1965, 1975, 1985], [float(r["birthYear"] or 0) for r in of]), 5),
+        ("abroad", np.array([int(r["birthCountry"] != "USA") for r in of]), 2),
+    ]
+    pay = np.log10(np.maximum([float(r["salary"]) for r in rows], 1.0))
+    hanging = [
+        ("year", np.searchsorted([1990, 1995, 2000, 2005, 2010], [int(r["yearID"]) for r in rows]), 6),
+        ("league", np.array([int(r["lgID"] == "NL") for r in rows]), 2),
+        ("pay", np.searchsorted([5.1, 5.5, 5.8, 6.2, 6.6, 7.0], pay), 7),
+        coded(rows, "teamID"),
+    ]
+    return hung([row["playerID"] for row in rows], own, hanging, 12, "player", "season")
+
+
+Coded = tuple[str, NDArray[np.int64], int]  # an attribute, its codes, how many there are
+
+
+def coded(rows: list[dict[str, str]], name: str) -> Coded:
+    """A column by the values that occur: it is public here."""
+    found, codes = np.unique([row[name] for row in rows], return_inverse=True)
+    return name, codes, len(found)
+
+
+def hung(keys: list[str], own: list[Coded], hanging: list[Coded], most: int, root: str, child: str) -> Units:
+    """Units of rows that have the attributes of their unit, too; the first so many rows of each."""
+    _, of = np.unique(keys, return_inverse=True)
+    order = np.argsort(of, kind="stable")
+    start = starts_of(np.bincount(of))
+    kept = order[np.arange(len(of)) - start[of[order]] < most]
+    database = database_of(
+        [
+            Linked(root, tuple(attribute(name, size) for name, _, size in own), key="id"),
+            Linked(
+                child, tuple(attribute(name, size) for name, _, size in hanging), None, root, "id", most, 1
+            ),
+        ],
+        root,
+    )
+    roots = np.stack([codes for _, codes, _ in own], axis=1)[order[start[:-1]]]
+    rows = np.stack([codes for _, codes, _ in hanging], axis=1)[kept]
+    return units_of(database, roots, [(np.bincount(of[kept]), rows)])
+
+
+def table(data: Data, file: str, what: str) -> list[dict[str, str]]:
+    path = data.folder / file
+    if not path.is_file():
+        raise Unavailable(f"{file} is not in {data.folder}; it is {what}")
+    try:
+        with gzip.open(path, "rt", encoding="utf-8", newline="") as opened:
+            return list(csv.DictReader(opened))
+    except DAMAGE:
+        raise Unavailable(f"{file} cannot be read; it is {what}") from None
 
 
 def dealt_out(units: Units) -> Units:
@@ -274,6 +357,24 @@ def measure_flat(data: Data, epsilon: float, seed: int, single: bool) -> dict[st
     return {f"joined {k}": tables_off(truth, made.records, k) for k in (1, 2, 3)}
 
 
+def measure_one_table(data: Data, epsilon: float, seed: int) -> dict[str, Value]:
+    """Persons with what is known of their household, and households that are nothing but who is named."""
+    units = eusilc(data)
+    truth, (members,) = persons_of(units), units.members
+    child = Linked("person", tuple(truth.domain.columns), parent="household", link="hh", at_most=6)
+    rows = truth.to_rows().astype(np.int64)
+    named = units_of(
+        database_of([child], "household"), np.zeros((units.rows, 0), np.int64), [(members.sizes, rows)]
+    )
+    made = played(named, epsilon, seed)
+    return {f"joined {k}": tables_off(truth, persons_of(made), k) for k in (1, 2, 3)}
+
+
+def measure_other(load: Callable[[Data], Units], data: Data, epsilon: float, seed: int) -> dict[str, Value]:
+    truth = load(data)
+    return judged(truth, played(truth, epsilon, seed))
+
+
 @lru_cache(maxsize=1)
 def first_persons(data: Data) -> Units:
     """Every household with its first person alone."""
@@ -321,12 +422,18 @@ def points(setting: Setting) -> list[Point]:
         ("eusilc", LINKED_TABLES, e, s, partial(measure_linked, data, e, s)) for e in epsilons for s in seeds
     ]
     found.append(("eusilc", APART, 0.0, 0, partial(measure_dealt_out, data)))
-    few = range(1)
-    found += [("eusilc", FLAT, e, s, partial(measure_flat, data, e, s, False)) for e in epsilons for s in few]
-    found += [("eusilc", ALONE, e, s, partial(measure_alone, data, e, s)) for e in epsilons for s in few]
-    found += [
-        ("eusilc", ALONE_FLAT, e, s, partial(measure_flat, data, e, s, True)) for e in epsilons for s in few
-    ]
+    for e in epsilons:
+        for s in seeds:
+            found += [
+                ("eusilc", FLAT, e, s, partial(measure_flat, data, e, s, False)),
+                ("eusilc", ONE_TABLE, e, s, partial(measure_one_table, data, e, s)),
+                ("eusilc", ALONE, e, s, partial(measure_alone, data, e, s)),
+                ("eusilc", ALONE_FLAT, e, s, partial(measure_flat, data, e, s, True)),
+            ]
+            others = {"players": players, "employers": employers}
+            found += [
+                (n, LINKED_TABLES, e, s, partial(measure_other, f, data, e, s)) for n, f in others.items()
+            ]
     numbers_of = setting.choose(toy=(2_000,), quick=(20_000,), full=(100_000, 300_000, 1_000_000))
     found += [(f"{n:,}", INVENTED, 1.0, 0, partial(measure_invented, n)) for n in numbers_of]
     return [
@@ -340,6 +447,7 @@ LOOKS = {
     3.2: Look(BLUE, "o"),
     0.0: Look(GREY, "D", ":"),
 }
+OTHER = ("joined 2", "siblings", "any")
 SHOWN = ("joined 1", "joined 2", "joined 3", "household pairs", "siblings", "any", "two", "all")
 COLOURS = (GREEN, ORANGE, BLUE)
 
@@ -348,7 +456,7 @@ def draw(rows: Rows) -> Figure:
     picture = Figure(figsize=(9, 4), layout="constrained")
     left, right = picture.subplots(1, 2)
     for epsilon, look in LOOKS.items():
-        mine = where(rows, epsilon=epsilon, way=APART if not epsilon else LINKED_TABLES)
+        mine = where(rows, units="eusilc", epsilon=epsilon, way=APART if not epsilon else LINKED_TABLES)
         if mine:
             errors = [mean_by(mine, (), name)[()] for name in SHOWN]
             label = f"ε = {epsilon:g}" if epsilon else APART
@@ -368,7 +476,7 @@ def draw(rows: Rows) -> Figure:
 def find(rows: Rows) -> str:
     sentences = []
     for epsilon in (3.2, 1.0):
-        mine = where(rows, epsilon=epsilon, way=LINKED_TABLES)
+        mine = where(rows, units="eusilc", epsilon=epsilon, way=LINKED_TABLES)
         if mine:
             told = {
                 name: mean_by(mine, (), name)[()] for name in (*SHOWN, "sizes", "worst any", "worst any two")
@@ -387,6 +495,18 @@ def find(rows: Rows) -> str:
         alone = mean_by(where(rows, epsilon=epsilon, way=ALONE), (), "joined 2")[()]
         sentences.append(f"Where every household is one person, pairs are off by {alone:.4f} at ε = {epsilon:g}, and "
                          f"by {flat:.4f} as one table of persons.")  # fmt: skip
+        whole = mean_by(where(rows, epsilon=epsilon, way=FLAT), (), "joined 2")[()]
+        named = mean_by(where(rows, epsilon=epsilon, way=ONE_TABLE), (), "joined 2")[()]
+        sentences.append(
+            f"One table of persons, of each household six at most, is off by {whole:.3f} at ε = {epsilon:g} with a "
+            f"`unit`, and by {named:.3f} as a database of whoever it names."
+        )
+        for units in ("players", "employers"):
+            told = {name: mean_by(where(rows, units=units, epsilon=epsilon), (), name)[()] for name in OTHER}
+            sentences.append(
+                f"Of {units} pairs are off by {told['joined 2']:.3f} at ε = {epsilon:g}, those of two rows of one by "
+                f"{told['siblings']:.3f}, and `any` by {told['any']:.4f}."
+            )
     for row in where(rows, way=INVENTED):
         sentences.append(
             f"{row['units']} invented households take {row['seconds']:.0f} seconds of one processor and "
@@ -399,7 +519,8 @@ EXPERIMENT = Experiment(
     name="linked",
     title="Linked tables: households and persons",
     paper="Our own: 6,000 households with 14,827 persons of the synthetic EU-SILC of the R package laeken, at most "
-    "six of each; a household is added or removed, δ = 10⁻⁶.",
+    "six of each; 5,149 baseball players with 25,176 seasons, at most twelve of each; 500 employers with 10,777 "
+    "employees of the synthetic earnings survey of laeken, at most forty. A unit is added or removed, δ = 10⁻⁶.",
     before="A household should be protected at the price of one record, and come back with persons who belong "
     "together",
     points=points,

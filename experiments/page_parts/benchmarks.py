@@ -193,6 +193,22 @@ def drafts() -> str:
     return table(header, lines)
 
 
+def predictions() -> str:
+    """The least and the most of what plans say over what is true, and of what is true over what was wished."""
+    figures = figures_of("planning")
+    asked = ("predicted over true mean error", "true over wanted mean error")
+    tables = dict.fromkeys(title.partition(": ")[0] for title in _titles(figures))
+
+    def between(table: str, what: str, order: int) -> str:
+        title = f"{table}: {what}"
+        found = [each.mean for (said, of), each in figures.items() if said == title and of[6:7] == str(order)]
+        return f"{plain(min(found))} to {plain(max(found))}" if found else ""
+
+    lines = [[name, *(between(name, what, order) for what in asked for order in (2, 3))] for name in tables]
+    header = ("", "predicted over true, pairs", "triples", "true over wished, pairs", "triples")
+    return table(header, lines)
+
+
 def limit() -> str:
     """From noise to rows, step by step, and rows where something is known."""
     figures = figures_of("limit")
@@ -245,6 +261,7 @@ PARTS: dict[str, Callable[[], str]] = {
     "rules": rules,
     "numbers": numbers,
     "private drafts": drafts,
+    "predictions": predictions,
     "limit": limit,
     "streams": streams,
     "serving": serving,

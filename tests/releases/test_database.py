@@ -33,6 +33,7 @@ from dualquery import (
     example,
 )
 from dualquery.errors import DualQueryError, QueryError, ReleaseError, SchemaError
+from dualquery.fitting.measured import Measured
 from dualquery.kinds.special import DATABASE
 from dualquery.mechanisms.artefact import SyntheticUnits, synthetic
 from dualquery.mechanisms.mechanism import Mechanism, hidden
@@ -481,3 +482,30 @@ def test_a_frame_alone_is_released_with_keys_for_whom_it_names(tmp_path: Path) -
     again = Release.load(tmp_path / "made")
     assert again.answer("any(sex = f)").value == made.answer("any(sex = f)").value
     assert again.answer("sex = f", of="person").value == made.answer("sex = f", of="person").value
+
+
+def test_what_databases_do_not_have_is_refused_in_a_sentence(tables: dict[str, pd.DataFrame]) -> None:
+    made = released(tables)
+    for asked in (made, made.of("person")):
+        with pytest.raises(QueryError, match="of a database nothing can be estimated"):
+            asked.estimate("region = East")
+        with pytest.raises(QueryError, match="of a database nothing can be estimated"):
+            asked.regress("region ~ kind")
+    for given in ({"prior": made}, {"totals": tables["household"]}):
+        with pytest.raises(DualQueryError, match="for one table of attributes: no database"):
+            released(tables, **given)
+    with pytest.raises(DualQueryError, match="--memory means nothing"):
+        released(tables, memory=10**9)
+
+
+def test_counts_in_sql_are_no_surer_than_the_number_of_units(tables: dict[str, pd.DataFrame]) -> None:
+    made = released(tables)
+    units = int(made.certificate["records"]["rows"])
+    loud = replace(made, measured=(Measured((), np.array(float(units)), (0.1 * units) ** 2),))
+    men = "case when sex = 'male' then 1 else 0 end"
+    asked = f"select count(*) as n, sum({men}) as s, avg({men}) as a from household join person using (hh)"
+    few, many = made.sql(asked), loud.sql(asked)
+    for name in ("n", "s"):
+        more = np.sqrt(many[f"{name}_bar"][0] ** 2 - few[f"{name}_bar"][0] ** 2)
+        assert more == pytest.approx(1.96 * 0.1 * many[name][0], rel=1e-3)
+    assert many.a_bar[0] == few.a_bar[0]

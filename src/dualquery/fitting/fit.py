@@ -40,7 +40,7 @@ from dualquery.types import Cells, Done, Set
 
 Tick = Callable[[], None]  # after every pass
 
-LIKELY = 0.6  # of a pair's target: where signed tables tell pairs, and of units
+LIKELY = 0.6  # of a pair's target: where signed tables tell pairs
 MORE_LIKELY = 0.8  # where all pairs are measured by themselves; all of it where few are
 CERTAIN = (
     40.0  # of a cell of so many deviations half as much is what it is likely to be: shrinking holds it back

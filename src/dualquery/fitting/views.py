@@ -17,7 +17,7 @@ from functools import cached_property
 import numpy as np
 from numpy.typing import NDArray
 
-from dualquery.fitting.fit import LARGE, LEANING, PairTargets, fit
+from dualquery.fitting.fit import LARGE, LEANING, MORE_LIKELY, PairTargets, fit
 from dualquery.fitting.fitter import LEAST_TEMPERATURE, RAREST, Effort
 from dualquery.fitting.measured import LEAST, Measured, MeasuredTables
 from dualquery.fitting.posteriors import tree_lean, tree_of
@@ -116,7 +116,7 @@ class _Likely:
             Measured((j,), np.zeros(1), number.variance) for j, size in enumerate(domain.sizes) if size == 1
         ]
         known = MeasuredTables.nothing(domain).joined([number, *told, *constant]).counted()
-        return _Likely(view, PairTargets.of(known, rng))
+        return _Likely(view, PairTargets.of(known, rng, MORE_LIKELY))
 
 
 def _units(measured: MeasuredTables, rng: np.random.Generator) -> _Likely:

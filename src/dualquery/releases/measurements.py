@@ -104,6 +104,11 @@ def listed(domain: Domain, measured: Sequence[Measured]) -> list[dict[str, Any]]
 
 def conclusions(release: Release) -> Conclusions:
     """What draws are made from: rows, the tables that were measured, and sums of places inside bins."""
+    if release.certificate.schema.domain.inner:
+        raise QueryError(
+            'of a database nothing can be estimated so far; ask `answers`, of units or (of="person") of their rows, '
+            "or `sql`: their numbers have bars"
+        )
     if release.records is None or release.certificate.schema.domain.kind != "records":
         raise QueryError(
             "this release holds no synthetic records of a table, so nothing can be estimated from it; ask `answers`, "

@@ -85,7 +85,7 @@ def _refuse_special(schema: Schema, words: str) -> None:
     plain = all(isinstance(column, Categorical | Numeric | Dates) for column in schema.domain.columns)
     if schema.domain.kind != "records" or not plain:
         raise DualQueryError(
-            f"{words} for tables of attributes: without graphs, points, codes or blocks of items"
+            f"{words} for one table of attributes: no database, graph, points or codes, and no blocks of items"
         )
 
 

@@ -11,7 +11,8 @@ v_1, …, v_m and errors e_1, …, e_B
 Nothing is pooled: such a number may be of any kind. Where no measurement was kept, draws only place numbers inside
 bins, both terms are added, and t has B degrees of freedom. Of the smallest and the largest number, and of how many
 different ones there are, a release knows nothing that holds: their bars are null, and so are those of groups that are
-not in most draws. The bar of a quantile is at least about half its bin. Of a database there are replicas alone.
+not in most draws. The bar of a quantile is at least about half its bin. Of a database there are replicas alone, and
+for counts and sums the noise of the number of units.
 """
 
 from __future__ import annotations
@@ -20,6 +21,7 @@ import math
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from itertools import product
 from typing import TYPE_CHECKING, Any, cast
 
 import numpy as np
@@ -31,6 +33,7 @@ from dualquery.inference.estimates import half_width
 from dualquery.inference.inside import least_of_quantiles
 from dualquery.mechanisms.artefact import SyntheticUnits
 from dualquery.mechanisms.error_bars import Replica, narrowest
+from dualquery.mechanisms.floors import WITHIN
 from dualquery.releases.sql import SqlQuery, aggregates, is_scaled
 from dualquery.table.domain import Items
 from dualquery.table.units import Units, joined_units
@@ -80,7 +83,8 @@ def _of_database(release: Release, units: SyntheticUnits, text: str) -> pa.Table
     computed = asked.computed(found)
     if not computed:
         return found
-    bars = UnitBars(asked, records, computed, release.replicas)
+    counted = next((each.variance for each in release.measured if each.what == ()), 0.0)
+    bars = UnitBars(asked, records, computed, release.replicas, math.sqrt(counted) / records)
     return _with_bars(found, bars, records * narrowest(records, rows))
 
 
@@ -211,9 +215,10 @@ class DrawnBars(Bars):
 
 @dataclass(frozen=True, eq=False)
 class UnitBars(Bars):
-    """By the replicas of a database alone."""
+    """By the replicas of a database, which all have its noisy number of units, and by the noise of that number."""
 
     replicas: Sequence[Replica]
+    number_off: float  # the deviation of that number's noise, as a fraction of it
 
     def off(self, keys: Sequence[Row], values: Sequence[list[float]]) -> tuple[list[list[float]], list[str]]:
         """The half-width of each number of each row, NaN where it is unknown, and why."""
@@ -227,6 +232,10 @@ class UnitBars(Bars):
             [half_width(errors[:, i], nothing, measured=False) for i in range(len(self.computed))]
             for errors in self._apart([(told, known) for told, known in pairs], keys, None)
         ]
+        for place, number in product(range(len(keys)), range(len(self.computed))):
+            if is_scaled(self.asked.selected[self.computed[number]]):
+                more = WITHIN * self.number_off * values[place][number]
+                bars[place][number] = math.hypot(bars[place][number], more)
         unknown = any(map(math.isnan, (bar for row in bars for bar in row)))
         return bars, ["bars are null where a group is missing from replicas"] if unknown else []
 
