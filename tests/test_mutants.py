@@ -207,7 +207,7 @@ INTERACTIONS = [
            "apart = (2, 4 if", "apart = (1, 4 if", moves("signed table of three values-replace")),
     Mutant("signed tables: L1 of the last set only", "queries/countable.py", "_sum(self.alone, other.alone)",
            "other.alone", moves("signed tables side by side-add-remove")),
-    Mutant("signed tables: no sign", "queries/tables.py", "table = first - second", "table = first + 2 * second",
+    Mutant("signed tables: no sign", "queries/tables.py", "table = one - other", "table = one + 2 * other",
            moves("signed table of two values-add-remove")),
     Mutant("signed tables: opposite signs as two entries", "queries/derived.py", "4 if 2 in sizes else 2",
            "2 if 2 in sizes else 2", moves("signed table of two values-replace")),

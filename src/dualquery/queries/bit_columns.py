@@ -117,6 +117,16 @@ def count_blocked(lower, upper, parts, bits, rows, literals, block_words, partia
 
 
 @njit(cache=True)
+def column_sums(lower, upper, bits, column, sums):  # type: ignore[no-untyped-def]
+    """sums[p] becomes the number of ones of bits[column[p]]."""
+    for p in range(lower, upper):
+        total = np.uint64(0)
+        for word in bits[column[p]]:
+            total += popcount(word)
+        sums[p] = np.int64(total)
+
+
+@njit(cache=True)
 def list_members(lower, upper, bits, column, sums, limit, start, members):  # type: ignore[no-untyped-def]
     """The records of every column with at most `limit` ones, at members[start[p] : start[p + 1]]."""
     for p in range(lower, upper):

@@ -30,6 +30,7 @@ from dualquery.pool import in_shares, threads
 from dualquery.queries.bit_columns import (
     add_truth,
     bits_in_place,
+    column_sums,
     count_blocked,
     count_direct,
     count_parities,
@@ -183,7 +184,8 @@ def _count_slab(bits: Words, column: Integers, rows: int, literals: Ints, counts
         in_shares(count_blocked, parts, parts, bits, rows, literals, block_words, partial)
         counts += partial.sum(axis=0, dtype=np.int64)
         return
-    sums = np.bitwise_count(bits).sum(axis=1, dtype=np.int64)[column]
+    sums = np.empty(len(column), np.int64)
+    in_shares(column_sums, len(column), bits, column, sums)
     limit = bits.shape[1] // 2  # walking a list of more members is slower than reading the column
     lengths = np.where(sums <= limit, sums, 0)
     start = np.concatenate([[0], np.cumsum(lengths)])

@@ -236,20 +236,15 @@ _NO_ROWS = np.empty((0, 0), np.int32)
 NO_PREDICATES = Predicates(np.empty(0, np.int32), np.zeros(1, np.int64), np.empty(0, np.int32))
 
 
-def row_keys(rows: Ints) -> Integers:
-    """A number for each row, in their order and equal where they are, of 64 bits made of the entries if they fit."""
+def distinct_sets(rows: Ints) -> Ints:
+    """Distinct rows, in order, through one 64-bit key a row where that is possible."""
     base = int(rows.max(initial=0)) + 2
     if base ** rows.shape[1] < 1 << 63:
         key = np.zeros(len(rows), np.int64)
         for column in rows.T:
             key = key * base + column + 1
-        return key
-    return np.unique(rows, axis=0, return_inverse=True)[1].ravel()
-
-
-def distinct_sets(rows: Ints) -> Ints:
-    """Distinct rows, in order."""
-    return rows[np.unique(row_keys(rows), return_index=True)[1]]
+        return rows[np.unique(key, return_index=True)[1]]
+    return np.unique(rows, axis=0)
 
 
 def increasing_sets(attributes: Ints) -> Ints:
