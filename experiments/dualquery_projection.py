@@ -13,7 +13,7 @@ from typing import Any
 import numpy as np
 from matplotlib.figure import Figure
 
-from dualquery.beliefs.mixture import RecordMixture
+from dualquery.beliefs.euclidean import RecordMixture
 from dualquery.mechanisms.baselines import INDEPENDENT_GAUSSIAN
 from dualquery.mechanisms.dual_query.game import DUAL_QUERY
 from dualquery.mechanisms.least_squares import LEAST_SQUARES

@@ -16,7 +16,7 @@ import sys
 from collections.abc import Callable
 from pathlib import Path
 
-from experiments.page_parts import benchmarks, evidence, machines, mechanisms, special_cases, statistics
+from experiments.page_parts import benchmarks, evidence, machines, mechanisms, statistics
 from experiments.page_parts.files import KEPT, RESULTS, ROOT
 
 LEFT = ROOT / "benchmarks" / "results"
@@ -24,7 +24,6 @@ MARKED = re.compile(r"(<!-- from the files: ([\w ]+) -->\n)(.*?)(<!-- end -->)",
 PARTS: dict[str, Callable[[], str]] = {
     **evidence.PARTS,
     **mechanisms.PARTS,
-    **special_cases.PARTS,
     **benchmarks.PARTS,
     **machines.PARTS,
     **statistics.PARTS,

@@ -32,6 +32,8 @@ from dualquery.queries.language.reader import parse
 from dualquery.releases.acceptance import read_acceptance
 from dualquery.table.schema import parse_schema, schema_text
 
+pytestmark = pytest.mark.usefixtures("few_rows")
+
 ROOT = Path(__file__).resolve().parents[1]
 PAGES = ["README.md", *(f"docs/{path.name}" for path in sorted((ROOT / "docs").glob("*.md")))]
 FENCE = re.compile(r"^```([^\n]*)\n(.*?)^```", re.MULTILINE | re.DOTALL)

@@ -207,7 +207,7 @@ INTERACTIONS = [
            "apart = (2, 4 if", "apart = (1, 4 if", moves("signed table of three values-replace")),
     Mutant("signed tables: L1 of the last set only", "queries/countable.py", "_sum(self.alone, other.alone)",
            "other.alone", moves("signed tables side by side-add-remove")),
-    Mutant("signed tables: no sign", "queries/tables.py", "table = first - second", "table = first + 2 * second",
+    Mutant("signed tables: no sign", "queries/tables.py", "table = one - other", "table = one + 2 * other",
            moves("signed table of two values-add-remove")),
     Mutant("signed tables: opposite signs as two entries", "queries/derived.py", "4 if 2 in sizes else 2",
            "2 if 2 in sizes else 2", moves("signed table of two values-replace")),
@@ -622,9 +622,9 @@ PERIODS = [
 ]  # fmt: skip
 
 PLACES = [
-    Mutant("means: exchanged in one bin as in two", "queries/cells.py", "4 * number * HALF**2",
+    Mutant("means: exchanged in one bin as in two", "queries/statistics.py", "4 * number * HALF**2",
            "2 * number * HALF**2", moves("sums inside bins-replace")),
-    Mutant("means: one column pays for all", "queries/cells.py", "(number * HALF, number * HALF**2)",
+    Mutant("means: one column pays for all", "queries/statistics.py", "(number * HALF, number * HALF**2)",
            "(HALF, HALF**2)", moves("sums inside bins-add-remove")),
     Mutant("means: places beyond the bin", "table/records.py", "int(each.max()) > MOST", "False",
            ("tests/table/test_places.py::test_places_that_would_move_farther_than_is_charged_are_refused",)),
@@ -663,9 +663,9 @@ FREQUENT_TEXTS = [
            "            self._risked = failure\n", frequent("risks_add_up")),
     Mutant("texts that do not occur get noise", "privacy/curator.py", "occur = np.flatnonzero(truth)",
            "occur = np.arange(len(truth))", frequent("texts_that_do_not_occur_get_no_noise")),
-    Mutant("another record brings a text and takes none", "queries/cells.py", "Bound((1, 1), (1, 1), 1)",
+    Mutant("another record brings a text and takes none", "queries/statistics.py", "Bound((1, 1), (1, 1), 1)",
            "Bound((1, 1), (0, 0), 1)", moves("distinct texts-replace")),
-    Mutant("one record more is no text more", "queries/cells.py", "Bound((1, 1), (1, 1), 1)",
+    Mutant("one record more is no text more", "queries/statistics.py", "Bound((1, 1), (1, 1), 1)",
            "Bound((0, 0), (1, 1), 1)", moves("distinct texts-add-remove")),
     Mutant("a book keeps nothing aside for failures", "ledger/book.py",
            "return self._cap_without(before) - self._cap_without(before + failure)", "return 0",

@@ -14,6 +14,7 @@ from tools import notebook
 ROOT = Path(__file__).resolve().parents[1]
 DOCS = ROOT / "docs"
 PAGES = sorted(path.name for path in DOCS.glob("*.md") if path.name != "index.md")
+LINKING = ["index.md", *PAGES, "experiments/benchmarks.md"]
 LINK = re.compile(r"\]\(([^)#\s]+)[^)]*\)")
 
 
@@ -24,11 +25,11 @@ def test_the_index_has_every_page_and_the_site_has_it_once() -> None:
     assert sorted(re.findall(r"[\w-]+\.md", site)) == sorted([*PAGES, "index.md"])
 
 
-@pytest.mark.parametrize("page", ["index.md", *PAGES])
+@pytest.mark.parametrize("page", LINKING)
 def test_links_lead_somewhere(page: str) -> None:
     for target in LINK.findall((DOCS / page).read_text(encoding="utf-8")):
         if "://" not in target and not target.startswith("data:"):
-            assert (DOCS / target).exists(), target
+            assert ((DOCS / page).parent / target).exists(), target
 
 
 def anchors(page: Path) -> set[str]:
@@ -38,11 +39,13 @@ def anchors(page: Path) -> set[str]:
     return {re.sub(r"[^\w\- ]", "", heading.lower()).strip().replace(" ", "-") for heading in headings}
 
 
-@pytest.mark.parametrize("page", ["index.md", *PAGES])
+@pytest.mark.parametrize("page", LINKING)
 def test_links_to_headings_lead_there(page: str) -> None:
-    for target, heading in re.findall(r"\]\(([\w.]*)#([\w-]+)\)", (DOCS / page).read_text(encoding="utf-8")):
+    text = (DOCS / page).read_text(encoding="utf-8")
+    for target, heading in re.findall(r"\]\(([\w./]*)#([\w-]+)\)", text):
         if not target or target.endswith(".md"):
-            assert heading in anchors(DOCS / (target or page)), f"{target}#{heading}"
+            leads = (DOCS / page).parent / target if target else DOCS / page
+            assert heading in anchors(leads), f"{target}#{heading}"
 
 
 def test_the_messages_of_the_index_are_those_of_the_program() -> None:

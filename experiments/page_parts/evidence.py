@@ -74,9 +74,9 @@ def against_the_paper() -> str:
         if most[name, figure_2.NOISE].clearly_below(paper):
             beaten.append(figure_2.TITLES[name])
     return (
-        "At ε = 1 the largest error of projection is, beside DualQuery's by its theorem without a factor that these "
-        f"neighbours do not need, {', '.join(told)}. Independent noise is clearly better than DualQuery by that "
-        f"theorem on {', '.join(beaten) or 'none'}.\n"
+        f"At ε = 1 the largest error of projection is {', '.join(told)} than DualQuery's by its own theorem, taken "
+        "without a factor that these neighbours do not need. Independent noise is clearly better than DualQuery by "
+        f"that theorem on {', '.join(beaten) or 'none'}.\n"
     )
 
 

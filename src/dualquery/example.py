@@ -297,28 +297,17 @@ def payments(folder: Path) -> Example:
     region, trade = rng.integers(5, size=ACCOUNTS), rng.choice(3, size=ACCOUNTS, p=(0.7, 0.2, 0.1))
     likes = np.array([[0.2, 6.0, 0.5], [0.5, 0.6, 5.0], [3.0, 0.3, 2.0]])
     near = np.where(region[:, None] == region[None, :], 4.0, 1.0)
-    chance = (
-        likes[np.ix_(trade, trade)]
-        * near
-        * np.outer(rng.gamma(2, size=ACCOUNTS), rng.gamma(1, size=ACCOUNTS))
-    )
+    busy = np.outer(rng.gamma(2, size=ACCOUNTS), rng.gamma(1, size=ACCOUNTS))
+    chance = likes[np.ix_(trade, trade)] * near * busy
     np.fill_diagonal(chance, 0.0)
     drawn = rng.choice(ACCOUNTS**2, size=PAYMENTS, p=(chance / chance.sum()).ravel())
     names = np.array([f"A{i:03d}" for i in range(ACCOUNTS)])
+    known = {"vertex": names, "region": np.array(REGIONS)[region], "trade": np.array(TRADES)[trade]}
+    paid = {"payer": names[drawn // ACCOUNTS], "payee": names[drawn % ACCOUNTS]}
     return Example(
         "Payments that nobody made",
         "payments.csv",
-        {
-            "accounts.csv": pa.table(
-                {
-                    "vertex": names,
-                    "region": np.array(REGIONS)[region],
-                    "trade": np.array(TRADES)[trade],
-                }
-            ),
-            "payments.csv": pa.table({"payer": names[drawn // ACCOUNTS], "payee": names[drawn % ACCOUNTS]}),
-            "schema.toml": GRAPH_SCHEMA,
-        },
+        {"accounts.csv": pa.table(known), "payments.csv": pa.table(paid), "schema.toml": GRAPH_SCHEMA},
         PAYMENTS,
         "cuts:region + cuts:trade + cuts:random:500",
         (
@@ -342,7 +331,7 @@ def customers(folder: Path) -> Example:
         "Customers that nobody is",
         "customers.csv",
         {
-            "customers.csv": pa.table({"lat": held[:, 0], "lon": held[:, 1]}),
+            "customers.csv": pa.table(dict(zip(("lat", "lon"), held.T, strict=True))),
             "schema.toml": POINTS_SCHEMA,
         },
         CUSTOMERS,
@@ -472,27 +461,17 @@ def households(folder: Path) -> Example:
     work = np.where(rng.random(len(home)) < busy, 2, np.where(rng.random(len(home)) < 0.6, 1, 0))
     work = np.where(age >= 65, np.where(rng.random(len(home)) < 0.9, 3, work), np.where(age < 18, 0, work))
     owns = rng.random(HOUSEHOLDS) < 0.2 + 0.004 * oldest + 0.15 * (size > 2) + 0.1 * (schooling == 2)
+    homes = {"hh": np.arange(HOUSEHOLDS), "region": np.array(REGIONS)[region]}
+    homes["housing"] = np.where(owns, "owns", "rents")
+    persons = {"pid": np.arange(len(home)), "hh": home, "age": age, "sex": np.array(["female", "male"])[sex]}
+    persons["work"] = np.array(["none", "part time", "full time", "retired"])[work]
+    persons["education"] = np.array(["school", "vocational", "university"])[education]
     return Example(
         "Households that nobody lives in",
         ".",
         {
-            "household.csv": pa.table(
-                {
-                    "hh": np.arange(HOUSEHOLDS),
-                    "region": np.array(REGIONS)[region],
-                    "housing": np.where(owns, "owns", "rents"),
-                }
-            ),
-            "person.csv": pa.table(
-                {
-                    "pid": np.arange(len(home)),
-                    "hh": home,
-                    "age": age,
-                    "sex": np.array(["female", "male"])[sex],
-                    "work": np.array(["none", "part time", "full time", "retired"])[work],
-                    "education": np.array(["school", "vocational", "university"])[education],
-                }
-            ),
+            "household.csv": pa.table(homes),
+            "person.csv": pa.table(persons),
             "schema.toml": DATABASE_SCHEMA,
         },
         HOUSEHOLDS,

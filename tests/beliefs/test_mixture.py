@@ -7,7 +7,7 @@ from itertools import product
 import numpy as np
 import pytest
 
-from dualquery.beliefs.mixture import RecordMixture, settle
+from dualquery.beliefs.euclidean import RecordMixture, settle
 from dualquery.errors import DualQueryError
 from dualquery.queries.families import from_spec
 from dualquery.queries.workload import Workload

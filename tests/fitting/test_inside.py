@@ -11,7 +11,7 @@ from dualquery.fitting.copula import _ndtri, hidden_normals
 from dualquery.fitting.inside import inside, likeliest_spread, placed, tilted
 from dualquery.fitting.measured import Measured, Numbers
 from dualquery.pool import limited
-from dualquery.queries.cells import BinSums
+from dualquery.queries.statistics import BinSums
 from dualquery.table.domain import Categorical, Domain, Numeric
 from dualquery.table.encoding import decode, encode
 from dualquery.table.places import MOST, widths_of

@@ -11,8 +11,7 @@ import dualquery
 from dualquery import Domain, Items, QueryError
 from dualquery.interactive.answers import Badge
 from dualquery.interactive.journal import Fired, MemoryJournal
-from dualquery.queries.means import UNIT, numbers_text, read_numbers
-from dualquery.queries.question import MOST_CELLS, QuestionReader
+from dualquery.queries.question import MOST_CELLS, UNIT, QuestionReader, numbers_text, read_numbers
 from dualquery.table.records import Records
 from tests.interactive.conftest import BUDGET, DOMAIN, ROWS, records, release_of
 

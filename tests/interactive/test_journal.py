@@ -35,6 +35,8 @@ from dualquery.interactive.opening import first_release
 from dualquery.table.records import Records
 from tests.interactive.conftest import BUDGET, DOMAIN, records, release_of
 
+pytestmark = pytest.mark.usefixtures("few_rows")
+
 ENTRIES: list[JournalEntry] = [
     Planned(7),
     Opened(1, "d", "r", 10, "1.0", "1e-06", "replace", 22, 100, 0, "{}"),

@@ -5,7 +5,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from dualquery.oracles import problem
+from dualquery.oracles import clauses as module
 from dualquery.oracles.clauses import Clauses, merge, value
 from dualquery.queries.group import NONE, Predicates
 
@@ -52,12 +52,11 @@ def test_equal_rows_in_any_order_are_one():
 
 def test_one_compilation_serves_writable_and_read_only_arrays(random_clauses):
     clauses = random_clauses([2] * 5, 4, 2, seed=1)
-    home, chance = np.zeros(5, np.int32), np.zeros(1, np.uint64)
-    problem.compile_clauses(clauses, home, chance)
+    merge(clauses)
     for array in (clauses.literals, clauses.weights, clauses.predicates.values, clauses.parities):
         array.flags.writeable = False
-    problem.compile_clauses(clauses, home, chance)
-    assert len(problem._compile.signatures) == 1
+    merge(clauses)
+    assert len(module._merged.signatures) == 1
 
 
 def test_a_clause_without_a_weight_is_refused():

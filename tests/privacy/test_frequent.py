@@ -17,7 +17,7 @@ from dualquery.privacy.curator import Curator, threshold
 from dualquery.privacy.ledger import Ledger
 from dualquery.privacy.neighbours import Neighbours, PersonAddRemove, PersonReplace
 from dualquery.privacy.noise import Gaussian
-from dualquery.queries.cells import TextCounts
+from dualquery.queries.statistics import TextCounts
 from dualquery.randomness import SeededEntropy
 from dualquery.table.domain import Categorical, Domain
 from dualquery.table.records import Records

@@ -60,9 +60,7 @@ from dualquery.queries.binary import (
     SecondMoments,
     held_lengths,
 )
-from dualquery.queries.cells import BinSums, DistinctTexts, SortedCells, TextCounts
 from dualquery.queries.countable import Countable, Together
-from dualquery.queries.cuts import Blocks, CoarseEdges, LikelyPairs, degrees
 from dualquery.queries.derived import FINE as FINE_MISFIT
 from dualquery.queries.derived import (
     Balance,
@@ -85,7 +83,17 @@ from dualquery.queries.families import from_texts, parities
 from dualquery.queries.group import Group
 from dualquery.queries.language.units import groups_of
 from dualquery.queries.lists import NamedCells
-from dualquery.queries.means import CellMeans
+from dualquery.queries.question import CellMeans
+from dualquery.queries.statistics import (
+    BinSums,
+    Blocks,
+    CoarseEdges,
+    DistinctTexts,
+    LikelyPairs,
+    SortedCells,
+    TextCounts,
+    degrees,
+)
 from dualquery.queries.tables import Tables, centred
 from dualquery.queries.views import Tallies, View, ViewInteractions, ViewTables
 from dualquery.queries.workload import Workload

@@ -26,7 +26,7 @@ from dualquery.privacy.neighbours import PersonAddRemove, PersonReplace
 from dualquery.privacy.noise import Gaussian, Laplace
 from dualquery.queries.derived import WEIGHT, Errors
 from dualquery.queries.families import marginals
-from dualquery.queries.means import values_of
+from dualquery.queries.question import values_of
 from dualquery.queries.tables import Tables
 from dualquery.randomness import SeededEntropy
 from dualquery.releases.acceptance import FAIL, LEVEL, PASS, UNKNOWN, Wanted, told_within

@@ -12,6 +12,8 @@ from dualquery.cli import run
 from dualquery.table.persons import PERSONS, looks_like_id, repeats
 from dualquery.table.reading import first_rows
 
+pytestmark = pytest.mark.usefixtures("few_rows")
+
 SCHEMA = """
 [[attribute]]
 name = "sex"

@@ -5,6 +5,7 @@ from __future__ import annotations
 import sqlite3
 from collections.abc import Sequence
 from pathlib import Path
+from random import Random
 
 import numpy as np
 import pandas as pd
@@ -12,7 +13,7 @@ import polars
 import pyarrow as pa
 import pyarrow.parquet
 import pytest
-from hypothesis import given, settings
+from hypothesis import example, given, settings
 from hypothesis import strategies as some
 
 from dualquery.errors import DataError
@@ -159,6 +160,7 @@ cars = some.lists(some.tuples(KEY, some.sampled_from(["petrol", "power", ""])), 
 
 @settings(max_examples=20, deadline=None)
 @given(households, persons, cars, some.randoms(use_true_random=False))
+@example([*HOMES], [("1", 20, sex, job) for sex in "fm" for job in "xy"], [], Random(1))  # more than stay
 def test_the_order_of_rows_changes_nothing(
     households: list[Row], persons: list[Row], cars: list[Row], random: object
 ) -> None:

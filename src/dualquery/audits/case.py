@@ -36,6 +36,7 @@ from dualquery.randomness import Entropy, SeededEntropy, SystemEntropy
 from dualquery.table.domain import Categorical, Domain, Items, Numeric
 from dualquery.table.places import MOST
 from dualquery.table.records import Records
+from dualquery.types import Integers, Reals
 
 _STEPS = 60  # halvings: far below the error of counting
 _MARGIN = 1e-9  # more than the rounding of a sum of logarithms
@@ -100,21 +101,19 @@ def _at_most(hits: int, runs: int, p: float) -> float:
 
 
 @lru_cache(maxsize=8)
-def _log_choices(runs: int) -> NDArray[np.float64]:
+def _log_choices(runs: int) -> Reals:
     k = np.arange(runs, dtype=np.float64)
     return np.concatenate([[0.0], np.cumsum(np.log(runs - k) - np.log1p(k))])
 
 
-def about_epsilon(
-    likely: NDArray[np.int64], unlikely: NDArray[np.int64], runs: int, *, delta: float, strict: float
-) -> NDArray[np.float64]:
+def about_epsilon(likely: Integers, unlikely: Integers, runs: int, *, delta: float, strict: float) -> Reals:
     """Roughly what `proven_epsilon` will say of many events, by Wilson's interval: good enough to choose by."""
     p, _ = _wilson(likely, runs, strict)
     _, q = _wilson(unlikely, runs, strict)
     return np.where(p > delta, np.log(np.maximum(p - delta, 1e-300) / q), -np.inf)
 
 
-def _wilson(hits: NDArray[np.int64], runs: int, z: float) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
+def _wilson(hits: Integers, runs: int, z: float) -> tuple[Reals, Reals]:
     share = hits / runs
     middle = share + z * z / (2 * runs)
     half = z * np.sqrt(share * (1 - share) / runs + (z / (2 * runs)) ** 2)
@@ -122,10 +121,10 @@ def _wilson(hits: NDArray[np.int64], runs: int, z: float) -> tuple[NDArray[np.fl
     return (middle - half) / scale, (middle + half) / scale
 
 
-Feature = NDArray[np.float64] | NDArray[np.str_]  # one entry per run
+Feature = Reals | NDArray[np.str_]  # one entry per run
 Shown = Mapping[str, float | str]  # what one run shows
 Features = Mapping[str, Feature]  # everything that runs on one table showed
-Ranking = Callable[[Features], NDArray[np.float64]]
+Ranking = Callable[[Features], Reals]
 
 TOGETHER = "all numbers together"
 _RARE = 5
@@ -206,7 +205,7 @@ def _text(name: str, seen: tuple[Features, Features]) -> Ranking:
 
 
 def _discriminant(names: list[str], seen: tuple[Features, Features]) -> Ranking:
-    def matrix(each: Features) -> NDArray[np.float64]:
+    def matrix(each: Features) -> Reals:
         return np.column_stack([each[name].astype(np.float64) for name in names])
 
     one, other = map(matrix, seen)

@@ -19,7 +19,6 @@ from dataclasses import dataclass, replace
 from fractions import Fraction
 
 import numpy as np
-from numpy.typing import NDArray
 
 from dualquery.audits.case import (
     ALONE,
@@ -55,9 +54,7 @@ from dualquery.privacy.prices import Price, least_gaussian
 from dualquery.privacy.scores import Score, SignedErrors, TableErrors, rate_within
 from dualquery.privacy.thresholds import HazardTest
 from dualquery.queries.binary import HeldItems, HeldPairs
-from dualquery.queries.cells import BinSums, DistinctTexts, SortedCells, TextCounts
 from dualquery.queries.countable import NOTHING, Bound, Countable, Derived, Together
-from dualquery.queries.cuts import Blocks, CoarseEdges, LikelyPairs, degrees
 from dualquery.queries.derived import (
     FINE,
     WEIGHT,
@@ -70,6 +67,16 @@ from dualquery.queries.derived import (
 )
 from dualquery.queries.distances import Knots, distances_to
 from dualquery.queries.families import from_texts
+from dualquery.queries.statistics import (
+    BinSums,
+    Blocks,
+    CoarseEdges,
+    DistinctTexts,
+    LikelyPairs,
+    SortedCells,
+    TextCounts,
+    degrees,
+)
 from dualquery.queries.tables import Tables
 from dualquery.queries.views import Tallies, View, ViewTables
 from dualquery.queries.workload import Workload
@@ -81,7 +88,7 @@ from dualquery.table.graph import graph_of
 from dualquery.table.points import GRID, STEPS, points_of
 from dualquery.table.units import units_of
 from dualquery.table.written import FORMS, forms_of
-from dualquery.types import Integers, Words
+from dualquery.types import Integers, Reals, Words
 
 BLOCK = 20_000  # copies of one call
 EPSILON = Fraction(2)
@@ -172,7 +179,7 @@ def measured(
     return batches(pair, budget, asked, block)
 
 
-def likelihood_ratio(noise: Noise, noisy: Integers, one: Integers, other: Integers) -> NDArray[np.float64]:
+def likelihood_ratio(noise: Noise, noisy: Integers, one: Integers, other: Integers) -> Reals:
     """ln P(noisy | one) − ln P(noisy | other), up to a factor: Σ|y − x′| − |y − x|, or Σ y(x − x′)."""
     if isinstance(noise, Laplace):
         return (np.abs(noisy - other) - np.abs(noisy - one)).sum(axis=1).astype(np.float64)
@@ -211,11 +218,7 @@ def drawn(pair: Pair, score: Score, epsilon: Fraction = EPSILON, draws: int = 1)
 
 TRIANGLE = graph_of(("a", "b", "c"))
 EDGE = pair_of(
-    "an edge more, in every cut",
-    Neighbours.ADD_REMOVE,
-    [[0, 0]] * 9,
-    [[0, 0]] * 9 + [[1, 2]],
-    TRIANGLE,
+    "an edge more, in every cut", Neighbours.ADD_REMOVE, [[0, 0]] * 9, [[0, 0]] * 9 + [[1, 2]], TRIANGLE
 )
 OTHER_EDGE = pair_of("an edge and another", Neighbours.REPLACE, [[0, 1]], [[2, 0]], TRIANGLE)
 SQUARE = points_of({"x": (0.0, 1.0), "y": (0.0, 1.0)})

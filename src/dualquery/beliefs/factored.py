@@ -31,7 +31,7 @@ from dualquery.pool import in_shares
 from dualquery.queries.group import NONE, Predicates
 from dualquery.queries.workload import Workload
 from dualquery.table.domain import Domain
-from dualquery.types import Cells
+from dualquery.types import Cells, Integers, Ints, Reals
 
 
 @dataclass(frozen=True)
@@ -42,13 +42,13 @@ class Products:
     """
 
     domain: Domain
-    factors: NDArray[np.int32]
-    offset: NDArray[np.float64]
-    slope: NDArray[np.float64]
-    attribute: NDArray[np.int32]
-    start: NDArray[np.int64]
-    digit: NDArray[np.int64]
-    jump: NDArray[np.float64]
+    factors: Ints
+    offset: Reals
+    slope: Reals
+    attribute: Ints
+    start: Integers
+    digit: Integers
+    jump: Reals
 
     @staticmethod
     def of(workload: Workload) -> Products:
@@ -93,7 +93,7 @@ class Products:
         row = self.factors[query]
         return tuple(sorted(self.attribute[row[row != NONE]].tolist()))
 
-    def table_of(self, query: int) -> NDArray[np.float64]:
+    def table_of(self, query: int) -> Reals:
         """The query's value on every cell of the table over its attributes, one axis an attribute."""
         row = self.factors[query]
         functions = sorted(row[row != NONE].tolist(), key=lambda f: int(self.attribute[f]))
@@ -102,14 +102,14 @@ class Products:
             product = np.multiply.outer(product, self.values_of(f))
         return np.asarray(self.offset[query] + self.slope[query] * product)
 
-    def values_of(self, function: int) -> NDArray[np.float64]:
+    def values_of(self, function: int) -> Reals:
         mine = slice(self.start[function], self.start[function + 1])
         steps = np.zeros(int(self.domain.sizes[self.attribute[function]]))
         steps[self.digit[mine]] = self.jump[mine]
         return np.cumsum(steps)
 
 
-def _jumps(values: NDArray[np.float64]) -> tuple[NDArray[np.intp], NDArray[np.float64]]:
+def _jumps(values: Reals) -> tuple[NDArray[np.intp], Reals]:
     """Where a function jumps, and by how much. One that is zero everywhere keeps a jump of nothing."""
     steps = np.diff(values, prepend=0.0)
     digits = np.flatnonzero(steps)
@@ -118,7 +118,7 @@ def _jumps(values: NDArray[np.float64]) -> tuple[NDArray[np.intp], NDArray[np.fl
     return digits, steps[digits]
 
 
-def _literal_values(predicates: Predicates, sizes: NDArray[np.int32]) -> Iterator[NDArray[np.float64]]:
+def _literal_values(predicates: Predicates, sizes: Ints) -> Iterator[Reals]:
     """Of each predicate the indicator over its attribute's values, then that of its negation."""
     for predicate in range(len(predicates)):
         values = np.zeros(int(sizes[predicates.attribute[predicate]]))
@@ -172,7 +172,7 @@ class Factored:
             self._parts[number] = Histogram((number,), (int(self.domain.sizes[number]),))
         return self._parts[number]
 
-    def fitting(self, products: Products) -> NDArray[np.int64]:
+    def fitting(self, products: Products) -> Integers:
         """The queries that could be measured without a part larger than the limit."""
         if prod(self.domain.sizes.tolist()) <= self.part_cells:
             return np.arange(products.size)
@@ -226,10 +226,10 @@ class Factored:
             part.multiply(members, factors, mass=mass)
         self.changes[number] += 1
 
-    def answers(self, workload: Workload) -> NDArray[np.float64]:
+    def answers(self, workload: Workload) -> Reals:
         return RunningAnswers(Products.of(workload)).answers(self)
 
-    def sample(self, count: int, rng: np.random.Generator) -> NDArray[np.int32]:
+    def sample(self, count: int, rng: np.random.Generator) -> Ints:
         """`count` records, a row each: every part sampled systematically, and the parts shuffled together."""
         rows = np.empty((count, self.domain.width), np.int32)
         for number in np.unique(self.owner).tolist():
@@ -260,7 +260,7 @@ class RunningAnswers:
     def products(self) -> Products:
         return self._products
 
-    def answers(self, distribution: Factored) -> NDArray[np.float64]:
+    def answers(self, distribution: Factored) -> Reals:
         changes = distribution.changes
         for number in np.flatnonzero(changes != self._seen).tolist():
             if distribution.owner[number] == number:  # else it was merged into another

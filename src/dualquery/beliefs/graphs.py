@@ -5,13 +5,12 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 
 import numpy as np
-from numpy.typing import NDArray
 
 from dualquery.compiled import njit, popcount
 from dualquery.game.play import Heard
 from dualquery.queries.cuts import Cuts
 from dualquery.queries.workload import Workload
-from dualquery.types import Reals, Words
+from dualquery.types import Integers, Reals, Words
 
 
 @dataclass(frozen=True, eq=False)
@@ -153,8 +152,8 @@ LEAST = 1e-3  # of a row that is taken to be left when all of its pairs were see
 class Pairs:
     """Some pairs of vertices, and what each has on top of the block model."""
 
-    source: NDArray[np.int64]
-    target: NDArray[np.int64]
+    source: Integers
+    target: Integers
     extra: Reals
 
     @staticmethod
@@ -166,18 +165,18 @@ class Pairs:
 class Fitted:
     """The parts of W."""
 
-    classes: NDArray[np.int64]
+    classes: Integers
     leaves: Reals
     enters: Reals
     blocks: Reals
     pairs: Pairs
 
-    def expected(self, source: NDArray[np.int64], target: NDArray[np.int64]) -> Reals:
+    def expected(self, source: Integers, target: Integers) -> Reals:
         """The block model between all of some vertices and all of some others."""
         between = self.blocks[self.classes[source][:, None], self.classes[target][None, :]]
         return self.leaves[source][:, None] * self.enters[target][None, :] * between
 
-    def between(self, source: NDArray[np.int64], target: NDArray[np.int64]) -> Reals:
+    def between(self, source: Integers, target: Integers) -> Reals:
         return (
             self.leaves[source]
             * self.enters[target]
@@ -200,7 +199,7 @@ class MeasuredGraph:
     pair_variance: float
 
 
-def product_model(measured: MeasuredGraph, classes: NDArray[np.int64]) -> Fitted:
+def product_model(measured: MeasuredGraph, classes: Integers) -> Fitted:
     """Where to begin: as if ends were chosen apart from each other."""
     leaves, enters = (np.maximum(each, 1e-6) for each in (measured.leaving, measured.entering))
     many = len(measured.blocks)
@@ -277,7 +276,8 @@ class _Fit:
         """One step of the multipliers of one kind of sums; what they moved by."""
         size, place = len(wanted), self.places[kind]
         whole = self._model(kind)
-        hole = np.bincount(self._holes(kind), weights=self._seen(), minlength=size)
+        holes = self.block if kind == 2 else place  # the block model has them also in its blocks, at loops
+        hole = np.bincount(holes, weights=self._seen(), minlength=size)
         model = np.maximum(whole - hole, LEAST * whole)
         held = np.bincount(place, weights=self.weight, minlength=size)
         seen = np.bincount(place, weights=self.variance, minlength=size)
@@ -286,10 +286,6 @@ class _Fit:
         self._multiply(kind, np.exp(LOOSE * step))
         self.weight = np.maximum(self.weight + self.variance * step[place], 0.0)
         return step
-
-    def _holes(self, kind: int) -> NDArray[np.int64]:
-        """Where the block model has a hole: also in its blocks, at loops."""
-        return self.block if kind == 2 else self.places[kind]
 
     def _seen(self) -> Reals:
         between = self.blocks.ravel()[self.block]

@@ -15,12 +15,11 @@ from functools import cached_property, lru_cache
 from math import prod
 
 import numpy as np
-from numpy.typing import NDArray
 
 from dualquery.compiled import njit
 from dualquery.errors import QueryError
 from dualquery.pool import in_shares
-from dualquery.types import Cells
+from dualquery.types import Cells, Flags, Integers, Ints, Reals
 
 MOST_CELLS = 1 << 27  # 1 GiB of float64
 ROW_CELLS = 1 << 12  # a row of this size stays in the nearest cache
@@ -36,11 +35,11 @@ class Survival:
     """
 
     order: int
-    table: NDArray[np.float64]
-    column: NDArray[np.int64]
+    table: Reals
+    column: Integers
     row_length: int
 
-    def at(self, cells: NDArray[np.int64]) -> NDArray[np.float64]:
+    def at(self, cells: Integers) -> Reals:
         return self.table[cells // self.row_length, self.column[cells % self.row_length]]
 
 
@@ -147,7 +146,7 @@ class Histogram:
         self._fresh = Survival(min(order, len(self.sizes)), table, steps.column, self._weights.shape[1])
         return self._fresh
 
-    def sample(self, count: int, rng: np.random.Generator) -> NDArray[np.int64]:
+    def sample(self, count: int, rng: np.random.Generator) -> Integers:
         """The cells of `count` records by systematic sampling: each cell's share, rounded up or down."""
         points = (np.arange(count) + rng.random()) / count
         cumulated = np.cumsum(self._weights.ravel())
@@ -183,12 +182,12 @@ class _Classes:
     """Which cell of a table each cell of the matrix lies in: of_cell[of_row[h], i] for the cell (h, i)."""
 
     shape: tuple[int, ...]
-    of_row: NDArray[np.int32]
+    of_row: Ints
     rows: int
-    of_cell: NDArray[np.int64]
+    of_cell: Integers
 
     @cached_property
-    def all_cells(self) -> NDArray[np.int64]:
+    def all_cells(self) -> Integers:
         """The table cell of every cell of the matrix, written out."""
         return self.of_cell[self.of_row]
 
@@ -206,7 +205,7 @@ def _classes(attributes: tuple[int, ...], sizes: tuple[int, ...], members: tuple
     return _Classes(shape, of_row.astype(np.int32), rows, of_cell)
 
 
-def _codes(sizes: tuple[int, ...], inside: list[bool]) -> NDArray[np.int64]:
+def _codes(sizes: tuple[int, ...], inside: list[bool]) -> Integers:
     """For each cell over some attributes, its number when only those inside are counted."""
     codes = np.zeros(1, np.int64)
     for size, mine in zip(sizes, inside, strict=True):
@@ -219,20 +218,20 @@ def _codes(sizes: tuple[int, ...], inside: list[bool]) -> NDArray[np.int64]:
 class _Steps:
     """The steps of one half of the pass: where, how many neighbours, how far apart, whether to sum them."""
 
-    node: NDArray[np.int64]
-    size: NDArray[np.int64]
-    stride: NDArray[np.int64]
-    digits: NDArray[np.int64]  # how many digits of the node are not zero
-    leaf: NDArray[np.bool_]
+    node: Integers
+    size: Integers
+    stride: Integers
+    digits: Integers  # how many digits of the node are not zero
+    leaf: Flags
 
 
 @dataclass(frozen=True)
 class _Pruned:
     tail: _Steps
     head: _Steps
-    wanted: NDArray[np.int64]  # cells of a row with few digits, those with the fewest first
-    column: NDArray[np.int64]  # where in `wanted` a cell of a row stands, or -1
-    columns: NDArray[np.int64]  # how many of them each step of the head needs
+    wanted: Integers  # cells of a row with few digits, those with the fewest first
+    column: Integers  # where in `wanted` a cell of a row stands, or -1
+    columns: Integers  # how many of them each step of the head needs
 
 
 @lru_cache(maxsize=64)
@@ -271,7 +270,7 @@ def _steps(sizes: tuple[int, ...], most_digits: int, leaf_at: int = -1) -> _Step
     )
 
 
-def _few_digits(sizes: tuple[int, ...], most: int) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
+def _few_digits(sizes: tuple[int, ...], most: int) -> tuple[Integers, Integers]:
     """The cells of which at most `most` digits are not zero, increasing, and how many are not."""
     cells, digits = np.zeros(1, np.int64), np.zeros(1, np.int64)
     if most < 0:

@@ -11,7 +11,6 @@ from copy import copy
 from dataclasses import dataclass
 
 import numpy as np
-from numpy.typing import NDArray
 
 from dualquery.beliefs.multiplicative_weights import Schedule
 from dualquery.compiled import njit
@@ -20,7 +19,7 @@ from dualquery.queries.distances import UNIT, Distances
 from dualquery.queries.lists import Lists
 from dualquery.queries.workload import Workload
 from dualquery.table.points import GRID, KNOTS
-from dualquery.types import Integers, Reals, Words
+from dualquery.types import Flags, Integers, Reals, Words
 
 
 @dataclass(frozen=True, eq=False)
@@ -133,7 +132,7 @@ class TouchedWeights:
     def __init__(self, universe: float) -> None:
         self._universe = universe
         self._keys: Words = np.zeros(FIRST_PLACES, np.uint64)
-        self._taken: NDArray[np.bool_] = np.zeros(FIRST_PLACES, np.bool_)
+        self._taken: Flags = np.zeros(FIRST_PLACES, np.bool_)
         self._values: Reals = np.ones(FIRST_PLACES)
         self._touched = 0
         self._surplus = 0.0  # Σ (v − 1): what the touched ones have above the default
@@ -146,11 +145,11 @@ class TouchedWeights:
     def bytes(self) -> int:
         return self._keys.nbytes + self._taken.nbytes + self._values.nbytes
 
-    def answers(self, start: NDArray[np.int64], cells: Words) -> Reals:
+    def answers(self, start: Integers, cells: Words) -> Reals:
         """The fraction of each of several queries: query q accepts cells[start[q] : start[q + 1]], each once."""
         return self.of(start, cells) / self.total
 
-    def of(self, start: NDArray[np.int64], cells: Words) -> Reals:
+    def of(self, start: Integers, cells: Words) -> Reals:
         """The weight of each of several queries, a multiple of what a cell has that nobody touched."""
         masses: Reals = _masses(self._keys, self._taken, self._values, start, cells)
         return masses
@@ -288,14 +287,14 @@ LONGEST = 6.0  # |λ| of one update at most
 class Columns:
     """A distribution over the knots of each column: one row per column."""
 
-    weights: NDArray[np.float64]
+    weights: Reals
 
-    def curves(self) -> NDArray[np.float64]:
+    def curves(self) -> Reals:
         """The mean distance to every knot of every column, as a fraction of its width."""
         places = knots()
         return self.weights @ np.abs(places[:, None] - places[None, :])
 
-    def answers(self, workload: Workload) -> NDArray[np.float64]:
+    def answers(self, workload: Workload) -> Reals:
         curves, grid = self.curves(), np.arange(KNOTS + 1) * (GRID // KNOTS)
         parts = []
         for group in workload.groups:

@@ -37,7 +37,7 @@ from dualquery.queries.language.formula import Literal, Query
 from dualquery.queries.question import Question
 from dualquery.table.domain import Domain
 from dualquery.table.records import BitItems, Records, SparseItems, unpack_bits
-from dualquery.types import Integers
+from dualquery.types import Flags, Integers, Reals
 
 
 def changed_to_hold(
@@ -62,9 +62,7 @@ def changed_to_hold(
     return rows
 
 
-def changed_to_lie_in(
-    rows: NDArray[np.uint32], table: Question, cells: NDArray[np.int64]
-) -> NDArray[np.uint32]:
+def changed_to_lie_in(rows: NDArray[np.uint32], table: Question, cells: Integers) -> NDArray[np.uint32]:
     """Row i, moved into the cell cells[i] of a table."""
     rows = rows.copy()
     for j, codes in zip(table.members, np.unravel_index(cells, table.shape), strict=True):
@@ -72,7 +70,7 @@ def changed_to_lie_in(
     return rows
 
 
-def _truth(rows: NDArray[np.uint32], literal: Literal) -> NDArray[np.bool_]:
+def _truth(rows: NDArray[np.uint32], literal: Literal) -> Flags:
     return np.isin(rows[:, literal.attribute], literal.values) != literal.negated
 
 
@@ -108,7 +106,7 @@ class MeasuredQuestion:
 
 
 class WeightedRows:
-    """NDArray[np.uint32] with weights: answers every question, and hears measurements."""
+    """Rows with weights: answers every question, and hears measurements."""
 
     def __init__(self, records: Records, weights: Integers | None = None, *, rest: int = 0) -> None:
         """Equal weights where none are given; `rest` lies on no row, and no question holds for it."""
@@ -136,7 +134,7 @@ class WeightedRows:
         parts = [int(((self._weights >> shift) & MASK) @ numbers) << shift for shift in (0, 20, 40)]
         return sum(parts)
 
-    def fractions(self, question: Question) -> NDArray[np.float64]:
+    def fractions(self, question: Question) -> Reals:
         return self.mass(question) / self._total
 
     def fingerprint(self) -> str:
@@ -238,7 +236,7 @@ class WeightedRows:
         step = max(Fraction(1, 2), 1 - measured.threshold / abs(gap))
         return min(max(believed + step * gap / measured.rows, Fraction(0)), Fraction(1))
 
-    def _multiply(self, factors: NDArray[np.float64]) -> None:
+    def _multiply(self, factors: Reals) -> None:
         """Each weight times its factor, rounded; no row is lost for ever."""
         self._weights = np.maximum(np.rint(self._weights * factors), 1).astype(np.int64)
         self._total = int(self._weights.sum()) + self._rest
@@ -261,8 +259,8 @@ class WeightedRows:
     def _donors(self, number: int) -> NDArray[np.uint32]:
         return self._columns.records.take(self._places(number)).to_rows()
 
-    def _places(self, number: int) -> NDArray[np.int64]:
-        """NDArray[np.uint32] of the belief, evenly spaced in weight."""
+    def _places(self, number: int) -> Integers:
+        """Rows of the belief, evenly spaced in weight."""
         held = self._total - self._rest
         steps = (2 * np.arange(number if self.rows else 0, dtype=np.int64) + 1) * (held // (2 * number))
         return np.searchsorted(np.cumsum(self._weights), steps, side="right")

@@ -147,9 +147,9 @@ def size(count: float) -> str:
 
 
 def fraction(value: float | None) -> str:
-    return (
-        "unknown" if value is None or value != value else f"{value:.2g}" if value < 0.001 else f"{value:.4f}"
-    )
+    if value is None or value != value:
+        return "unknown"
+    return f"{value:.2g}" if value < 0.001 else f"{value:.4f}"
 
 
 def errors(mean: float | None, maximum: float | None, kind: str) -> str:

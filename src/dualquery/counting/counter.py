@@ -113,7 +113,7 @@ class Counter(ABC):
         return counts
 
     def true_labels(self, name: str) -> Sequence[str]:
-        """The values of a column; where no schema says them, the texts that occur (`queries.cells`)."""
+        """The values of a column; where no schema says them, the texts that occur (`queries.statistics`)."""
         return next(column.labels for column in self.domain.columns if column.name == name)
 
     @abstractmethod

@@ -29,13 +29,13 @@ from dualquery.queries.binary import (
     Lengths,
     SecondMoments,
 )
-from dualquery.queries.cells import BinSums, SortedCells, TextCounts
 from dualquery.queries.conjunctions import Conjunctions, Parities
 from dualquery.queries.countable import Countable
-from dualquery.queries.cuts import CoarseEdges, Cuts
+from dualquery.queries.cuts import Cuts
 from dualquery.queries.distances import DistanceSums, Knots
 from dualquery.queries.group import NONE
 from dualquery.queries.lists import Lists, NamedCells
+from dualquery.queries.statistics import BinSums, CoarseEdges, SortedCells, TextCounts
 from dualquery.queries.tables import Tables
 from dualquery.queries.views import MOST_PAIRED, WHOLE, OverUnits, Tallies, ViewTables
 from dualquery.table.codes import cells_of

@@ -24,7 +24,7 @@ from numpy.typing import NDArray
 from dualquery.fitting.copula import hidden_normals
 from dualquery.fitting.measured import Measured, Numbers
 from dualquery.pool import together
-from dualquery.queries.cells import BinSums
+from dualquery.queries.statistics import BinSums
 from dualquery.table.domain import Domain
 from dualquery.table.numbers import Numeric, quantiles_in_bins, shuffled, spread
 from dualquery.table.places import MOST, Places, has_places, places_of, widths_of

@@ -15,12 +15,11 @@ from itertools import count, islice
 from typing import Any, Generic, Protocol, TypeVar
 
 import numpy as np
-from numpy.typing import NDArray
 
 from dualquery.queries.workload import Workload
-from dualquery.types import Cells, Set
+from dualquery.types import Cells, Integers, Ints, Reals, Set
 
-Record = NDArray[np.int32]  # one value an attribute
+Record = Ints  # one value an attribute
 What = TypeVar("What")  # a number, or a TableQuery
 
 
@@ -31,8 +30,8 @@ class Challenge:
     A negated query is 1 − q, so drawing it is drawing q with weight −1 (up to a constant).
     """
 
-    queries: NDArray[np.int64]
-    weights: NDArray[np.int64]
+    queries: Integers
+    weights: Integers
 
 
 @dataclass(frozen=True, eq=False)
@@ -80,7 +79,7 @@ class Transcript(Generic[Said, Replied]):
             replies = replies[-self.remembers :]
         return Transcript((*self.challenges, challenge), replies, self.remembers)
 
-    def average_reply(self: Transcript[Challenge, Record]) -> NDArray[np.int32]:
+    def average_reply(self: Transcript[Challenge, Record]) -> Ints:
         """The uniform distribution over the replies, as a matrix with a row per reply: synthetic data."""
         return np.stack(self.replies)
 
@@ -168,7 +167,7 @@ class Belief(Protocol[Takes, Gives]):
 class Snapshot(Protocol):
     """What leaves a belief."""
 
-    def answers(self, workload: Workload) -> NDArray[np.float64]:
+    def answers(self, workload: Workload) -> Reals:
         """The fraction of each query."""
 
 

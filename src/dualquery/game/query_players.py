@@ -6,7 +6,6 @@ from collections import deque
 from typing import Generic, NamedTuple, Protocol
 
 import numpy as np
-from numpy.typing import NDArray
 
 from dualquery.game.play import Challenge, Gives, Record, Replied, Said, Takes, Transcript
 from dualquery.privacy.curator import Curator
@@ -15,7 +14,7 @@ from dualquery.privacy.scores import Score, SignedErrors
 from dualquery.privacy.selection import Rate, Selected
 from dualquery.queries.countable import Countable
 from dualquery.queries.workload import Workload
-from dualquery.types import Integers
+from dualquery.types import Integers, Ints
 
 
 class Questions(Protocol[Gives, Takes]):
@@ -63,9 +62,9 @@ class Selecting(Protocol):
 class Draws(NamedTuple):
     """What a round drew: queries, +1 or −1 as the negation, and how many replies satisfied them by then."""
 
-    queries: NDArray[np.int64]
-    signs: NDArray[np.int64]
-    answers: NDArray[np.int32]
+    queries: Integers
+    signs: Integers
+    answers: Ints
     heard: int
 
 
@@ -100,7 +99,7 @@ class LearningQueryPlayer:
         self._rate = rate
         self._samples = samples
         self._public_rows = public_rows
-        self._answers: NDArray[np.int32] = np.zeros(workload.size, np.int32)
+        self._answers: Ints = np.zeros(workload.size, np.int32)
         self._heard = 0
         self._draws: deque[Draws] = deque(maxlen=recall)
 
@@ -122,14 +121,14 @@ class LearningQueryPlayer:
         weights = np.concatenate([self._today(each) for each in self._draws])
         return net_weights(queries, weights)
 
-    def _today(self, then: Draws) -> NDArray[np.int64]:
+    def _today(self, then: Draws) -> Integers:
         now, rounds = self._answers[then.queries], self._heard - then.heard
         gained = rounds * now / max(1, self._heard) - (now - then.answers)
         rate = float(self._rate.nats) * self._public_rows
         fades = np.exp(np.minimum(0, rate * then.signs * gained))
         return then.signs * np.round(PARTS * fades).astype(np.int64)
 
-    def hear(self, transcript: Transcript[Challenge, Record]) -> NDArray[np.int32]:
+    def hear(self, transcript: Transcript[Challenge, Record]) -> Ints:
         """Take in the replies that are new; how many of all replies satisfy each query."""
         for reply in transcript.replies[self._heard :]:
             for group, start in zip(self._workload.groups, self._workload.starts, strict=False):
@@ -138,7 +137,7 @@ class LearningQueryPlayer:
         return self._answers
 
 
-def net_weights(queries: NDArray[np.int64], weights: NDArray[np.int64]) -> Challenge:
+def net_weights(queries: Integers, weights: Integers) -> Challenge:
     """Each drawn query once, with what its draws and those of its negation weigh together."""
     found, inverse = np.unique(queries, return_inverse=True)
     net = np.bincount(inverse, weights=weights).astype(np.int64)

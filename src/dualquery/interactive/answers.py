@@ -12,7 +12,6 @@ from enum import Enum
 from typing import TypeAlias
 
 import numpy as np
-from numpy.typing import NDArray
 
 from dualquery.errors import BudgetError, QueryError
 from dualquery.interactive.journal import Answered
@@ -22,6 +21,7 @@ from dualquery.queries.kept_columns import KeptColumns
 from dualquery.queries.question import Question, QuestionReader
 from dualquery.releases.release import Release, with_bar
 from dualquery.releases.sentences import why_not_private
+from dualquery.types import Integers, Reals
 
 Json: TypeAlias = "str | int | float | bool | list[Json] | dict[str, Json] | None"
 
@@ -61,9 +61,6 @@ class Cost:
     def of(units: int, cap: int) -> Cost:
         return Cost(units, units / cap)
 
-    def to_json(self) -> dict[str, Json]:
-        return dict(vars(self))
-
 
 FREE = Cost(0, 0.0)
 
@@ -75,9 +72,6 @@ class Left:
     units: int
     share: float
     fires: int
-
-    def to_json(self) -> dict[str, Json]:
-        return dict(vars(self))
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -104,7 +98,7 @@ class OnlineAnswer:
     def of(
         question: Question,
         badge: Badge,
-        values: NDArray[np.float64],
+        values: Reals,
         bars: tuple[float | None, ...],
         bound: float | None,
         left: Left,
@@ -140,8 +134,8 @@ class OnlineAnswer:
         return {
             **vars(self),
             "badge": self.badge.value,
-            "cost": self.cost.to_json(),
-            "left": self.left.to_json(),
+            "cost": vars(self.cost),
+            "left": vars(self.left),
         }
 
     def entry(self, version: int, note: str) -> Answered:
@@ -165,7 +159,7 @@ class Quote:
         return Quote(question.text, FREE, FREE, bound, words)
 
     def to_json(self) -> dict[str, Json]:
-        return {**vars(self), "least": self.least.to_json(), "most": self.most.to_json()}
+        return {**vars(self), "least": vars(self.least), "most": vars(self.most)}
 
 
 @dataclass(frozen=True)
@@ -194,8 +188,8 @@ class Status:
     def to_json(self) -> dict[str, Json]:
         more = {
             "cap_divergence": self.cap / UNITS,
-            "left": self.left.to_json(),
-            "price": self.price.to_json(),
+            "left": vars(self.left),
+            "price": vars(self.price),
         }
         return {**vars(self), **more}
 
@@ -211,7 +205,7 @@ class AnswerBars:
         if release is not None:
             self._least = narrowest(release.certificate["records"]["rows"], release.artefact.rows or 1)
 
-    def of(self, question: Question, values: NDArray[np.float64]) -> tuple[float | None, ...]:
+    def of(self, question: Question, values: Reals) -> tuple[float | None, ...]:
         if self._predicted is None:
             return (None,) * len(values)
         if not self._predicted.curves.curves:
@@ -222,7 +216,7 @@ class AnswerBars:
         return tuple(np.clip(widths, self._least, 1.0).tolist())
 
 
-def in_records(mass: NDArray[np.int64], total: int, rows: int) -> NDArray[np.int64]:
+def in_records(mass: Integers, total: int, rows: int) -> Integers:
     """round(n h) of each, halves upwards, in whole numbers of any size."""
     return np.array([(2 * rows * each + total) // (2 * total) for each in mass.tolist()], np.int64)
 

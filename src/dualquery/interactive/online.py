@@ -15,7 +15,6 @@ from threading import Lock
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
 from dualquery.errors import BudgetError, LedgerError, QueryError
 from dualquery.interactive.answers import (
@@ -57,10 +56,10 @@ from dualquery.privacy.curator import Curator
 from dualquery.privacy.ledger import Allowance
 from dualquery.privacy.noise import Gaussian
 from dualquery.privacy.thresholds import Slot, Test
-from dualquery.queries.means import numbers_of
-from dualquery.queries.question import MOST_CELLS, Question, mean_text
+from dualquery.queries.question import MOST_CELLS, Question, mean_text, numbers_of
 from dualquery.releases.release import Release
 from dualquery.table.domain import Domain
+from dualquery.types import Reals
 
 PREPARED = 48  # tables of tests that are kept ready
 MOST_TABLE_ROWS = 50_000  # of all that are made before anybody asks: about three seconds
@@ -394,7 +393,7 @@ class Online:
         return self._of_values(question, badge, self._state.hypothesis.fractions(question), tested)
 
     def _of_values(
-        self, question: Question, badge: Badge, values: NDArray[np.float64], bound: float | None
+        self, question: Question, badge: Badge, values: Reals, bound: float | None
     ) -> OnlineAnswer:
         bars = self._bars.of(question, values)
         return OnlineAnswer.of(question, badge, values, bars, bound, self._state.left())

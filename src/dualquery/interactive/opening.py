@@ -137,6 +137,7 @@ def online(
     _replay(state, kept, entries, opened, fixed)
     rule.test.prepare()
     beside = named(others, release)
+    said = {} if release is None else json.loads(release.certificate.to_json())
     earlier = () if release is None else release.certificate["warnings"]
     warnings = [
         *warnings_of(budget, rule.rows, public, seed=seed),
@@ -152,7 +153,7 @@ def online(
         "rows": rule.rows,
         "release": opened.release,
         "release_units": opened.units,
-        **_known_of(release),
+        **{name: said.get(name) for name in ("check", "measured")},  # its own error, and what it measured
         "test": {
             "name": rule.test_name,
             "epsilon": str(rule.test.epsilon),
@@ -170,12 +171,6 @@ def online(
     }
     curator = Curator(ColumnCounter(counter), state.ledger, entropy_from(seed))
     return Online(state, curator, kept, release, published=others, certificate=certificate)
-
-
-def _known_of(release: Release | None) -> dict[str, Json]:
-    """What the release that a table starts from says of its own error, and what it measured."""
-    said = {} if release is None else json.loads(release.certificate.to_json())
-    return {name: said.get(name) for name in ("check", "measured")}
 
 
 def starts_from_release(test: str, domain: Domain, *, given: bool, share: float) -> bool:

@@ -15,8 +15,8 @@ from dualquery.mechanisms.distances import DistanceCurves, middle
 from dualquery.mechanisms.error_bars import LEVEL
 from dualquery.mechanisms.graphs import RectangleGraph, WeightedGraph
 from dualquery.mechanisms.lists import CellFractions
+from dualquery.queries.cuts import CUTS
 from dualquery.queries.distances import DISTANCES
-from dualquery.queries.language.cuts import CUTS
 from dualquery.queries.language.units import UNITS
 from dualquery.queries.lists import LOOK_UPS
 from dualquery.queries.workload import affordable_order

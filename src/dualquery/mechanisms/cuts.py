@@ -36,7 +36,8 @@ from dualquery.privacy.budget import Accounting
 from dualquery.privacy.curator import Curator
 from dualquery.privacy.noise import Gaussian
 from dualquery.privacy.prices import least_gaussian
-from dualquery.queries.cuts import Blocks, CoarseEdges, Cuts, LikelyPairs, degrees, likely_pairs
+from dualquery.queries.cuts import Cuts
+from dualquery.queries.statistics import Blocks, CoarseEdges, LikelyPairs, degrees, likely_pairs
 from dualquery.table.graph import Graph
 from dualquery.types import Progress, Reals
 

@@ -1,9 +1,10 @@
 """The least squares mechanism: noisy answers, and the mixture of records nearest to them.
 
-Nikolov, Talwar and Zhang (*The Geometry of Differential Privacy*, 2013) add Gaussian noise to every query and project
-the noisy answers ỹ = y + w in L2 onto the hull K of what records can answer; Dwork, Nikolov and Talwar (*Efficient
-Algorithms for Privately Releasing Marginals via Convex Relaxations*, 2014) do it by Frank-Wolfe, with a relaxation of
-K where its maximum is hard to find. Here an oracle finds it, as in DualQuery, and K is K itself (`beliefs.mixture`).
+Nikolov, Talwar and Zhang (*The Geometry of Differential Privacy*, 2013) add Gaussian noise to every query and
+project the noisy answers ỹ = y + w in L2 onto the hull K of what records can answer; Dwork, Nikolov and Talwar
+(*Efficient Algorithms for Privately Releasing Marginals via Convex Relaxations*, 2014) do it by Frank-Wolfe, with a
+relaxation of K where its maximum is hard to find. Here an oracle finds it, as in DualQuery, and K is K itself
+(`beliefs.euclidean`).
 
     ‖ŷ − y‖² ≤ ⟨w, ŷ − y⟩ ≤ max_x ⟨w, a_x − c⟩ − ⟨w, y − c⟩          (y lies in K; any fixed c)
     E‖ŷ − y‖² ≤ σ √(2 ln|X| · min(r, |Q|/4))                      (c = 0 or ½: ‖a_x − c‖² ≤ r or = |Q|/4)
@@ -19,7 +20,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from dualquery.beliefs.mixture import RecordMixture
+from dualquery.beliefs.euclidean import RecordMixture
 from dualquery.game.play import Challenge
 from dualquery.mechanisms.artefact import SyntheticRecords
 from dualquery.mechanisms.baselines import IndependentParameters, independent_plan, noisy_answers

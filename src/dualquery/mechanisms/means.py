@@ -1,6 +1,6 @@
 """A stage for the means of numbers inside their bins.
 
-One sum a bin and column (`queries.cells`), all of them with one noise, for `SHARE` of the budget. So few numbers
+One sum a bin and column (`queries.statistics`), all of them with one noise, for `SHARE` of the budget. So few numbers
 move so little that this buys them well: of K columns the noise is √K/(μ √SHARE) records between neighbours that
 replace a record, half of it where one is added or removed. Where even so it would exceed the records of a bin,
 nothing is measured. All of this follows from public things.
@@ -20,7 +20,7 @@ from dualquery.mechanisms.mechanism import Task
 from dualquery.mechanisms.shares import MOST_VARIANCE, Stage, Wanted, unit_variance
 from dualquery.privacy.curator import Curator
 from dualquery.privacy.ledger import Allowance
-from dualquery.queries.cells import BinSums
+from dualquery.queries.statistics import BinSums
 from dualquery.table.places import MOST
 
 SHARE = 0.02  # of the budget

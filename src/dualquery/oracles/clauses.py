@@ -17,7 +17,8 @@ from typing import TypeVar
 import numpy as np
 from numpy.typing import NDArray
 
-from dualquery.queries.group import NONE, Predicates, increasing_sets, row_keys
+from dualquery.compiled import njit
+from dualquery.queries.group import NONE, Predicates
 from dualquery.types import Integers, Ints
 
 Scalar = TypeVar("Scalar", np.int32, np.int64)
@@ -81,8 +82,10 @@ class Clauses:
 
 def merge(clauses: Clauses) -> Clauses:
     """The same objective with equal clauses joined into one, rows sorted, weights of zero left out."""
-    literals, weights = _merged(clauses.literals, clauses.weights)
-    parities, parity_weights = _merged(clauses.parities, clauses.parity_weights)
+    literals, weights = _merged(frozen(clauses.literals, np.int32), frozen(clauses.weights, np.int64))
+    parities, parity_weights = _merged(
+        frozen(clauses.parities, np.int32), frozen(clauses.parity_weights, np.int64)
+    )
     return Clauses(clauses.sizes, clauses.predicates, literals, weights, parities, parity_weights)
 
 
@@ -104,12 +107,60 @@ def frozen(array: NDArray[np.generic], dtype: type[Scalar]) -> NDArray[Scalar]:
     return view
 
 
+@njit(cache=True)
 def _merged(rows: Ints, weights: Integers) -> tuple[Ints, Integers]:
-    """Rows with equal entries joined, in order of first appearance."""
-    rows, weights = increasing_sets(rows[weights != 0]), weights[weights != 0]
-    _, first, which = np.unique(row_keys(rows), return_index=True, return_inverse=True)
-    sums = np.zeros(len(first), np.int64)
-    np.add.at(sums, which, weights)
-    order = np.argsort(first)
-    kept = order[sums[order] != 0]
-    return rows[first[kept]], sums[kept]
+    """Rows with equal entries joined, in order of first appearance, by an open-addressed table."""
+    count, width = rows.shape
+    kept = np.empty((count, width), np.int32)
+    sums = np.empty(count, np.int64)
+    size = 4
+    while size < 2 * count:
+        size *= 2
+    table = np.zeros(size, np.int32)  # place of a kept row, plus 1
+    found = 0
+    for c in range(count):
+        if weights[c] == 0:
+            continue
+        row = kept[found]  # written here, and overwritten if it turns out to be known
+        length = 0
+        for k in range(width):
+            entry = rows[c, k]
+            if entry == NONE:
+                continue
+            at = length
+            while at > 0 and row[at - 1] > entry:
+                row[at] = row[at - 1]
+                at -= 1
+            row[at] = entry
+            length += 1
+        mix = np.uint64(length)
+        for k in range(length):
+            mix = (mix ^ np.uint64(row[k])) * np.uint64(0x9E3779B97F4A7C15)
+            mix ^= mix >> np.uint64(29)
+        for k in range(length, width):
+            row[k] = NONE
+        slot = np.int64(mix & np.uint64(size - 1))
+        while True:
+            if table[slot] == 0:
+                found += 1
+                table[slot] = found
+                sums[found - 1] = weights[c]
+                break
+            known = table[slot] - 1
+            same = True
+            for k in range(width):
+                if kept[known, k] != row[k]:
+                    same = False
+                    break
+            if same:
+                sums[known] += weights[c]
+                break
+            slot = (slot + 1) & (size - 1)
+    final = 0
+    for c in range(found):
+        if sums[c] != 0:
+            for k in range(width):
+                kept[final, k] = kept[c, k]
+            sums[final] = sums[c]
+            final += 1
+    return kept[:final], sums[:final]

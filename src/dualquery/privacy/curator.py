@@ -41,9 +41,9 @@ from dualquery.privacy.noise import Gaussian, Noise
 from dualquery.privacy.scores import Score, selection_event
 from dualquery.privacy.selection import Rate, Selected, draw
 from dualquery.privacy.thresholds import Found, Slot, Test
-from dualquery.queries.cells import TextCounts
 from dualquery.queries.countable import Countable
 from dualquery.queries.derived import Multiplied
+from dualquery.queries.statistics import TextCounts
 from dualquery.queries.views import View
 from dualquery.randomness import Entropy
 from dualquery.types import Integers

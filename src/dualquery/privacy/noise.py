@@ -34,7 +34,6 @@ from statistics import NormalDist
 from typing import Protocol
 
 import numpy as np
-from numpy.typing import NDArray
 
 from dualquery.compiled import njit
 from dualquery.errors import BudgetError
@@ -42,6 +41,7 @@ from dualquery.privacy.conversion import exp_minus
 from dualquery.privacy.events import GaussianMeasurement, LaplaceMeasurement
 from dualquery.privacy.neighbours import Sensitivity
 from dualquery.randomness import Entropy
+from dualquery.types import Integers, Words
 
 BLOCK_BITS = 32  # of each word, for the choice of the block
 _CHUNK = 64  # bits drawn at a time when a word does not decide
@@ -174,9 +174,9 @@ class Thresholds:
     γ = unit · s, s = i · (slope·j + bend·i + flat), is enclosed by s and the unit in fixed point.
     """
 
-    floor: NDArray[np.int64]
-    ceiling: NDArray[np.int64]
-    guide: NDArray[np.int64]
+    floor: Integers
+    ceiling: Integers
+    guide: Integers
     place_bits: int
     slope: int
     bend: int
@@ -212,12 +212,7 @@ def thresholds(law: Law) -> Thresholds:
     )
 
 
-def decide(
-    law: Law,
-    words: NDArray[np.uint64],
-    cells: NDArray[np.int64],
-    out: NDArray[np.int64],
-) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
+def decide(law: Law, words: Words, cells: Integers, out: Integers) -> tuple[Integers, Integers]:
     """Write what each word is worth into its cell; return which words are dropped and which are undecided."""
     dropped, undecided = np.empty(len(words), np.int64), np.empty(len(words), np.int64)
     t = thresholds(law)
@@ -284,7 +279,7 @@ class Noise(Protocol):
     def event(self, sensitivity: Sensitivity) -> GaussianMeasurement | LaplaceMeasurement:
         """What adding it to whole numbers of this sensitivity costs."""
 
-    def draw(self, count: int, entropy: Entropy) -> NDArray[np.int64]: ...
+    def draw(self, count: int, entropy: Entropy) -> Integers: ...
 
     @property
     def deviation(self) -> float:
@@ -310,7 +305,7 @@ class Gaussian:
     def event(self, sensitivity: Sensitivity) -> GaussianMeasurement:
         return GaussianMeasurement(Fraction(sensitivity.l2_squared), self.variance)
 
-    def draw(self, count: int, entropy: Entropy) -> NDArray[np.int64]:
+    def draw(self, count: int, entropy: Entropy) -> Integers:
         return discrete_gaussian(count, variance=self.variance, entropy=entropy)
 
     @property
@@ -337,7 +332,7 @@ class Laplace:
     def event(self, sensitivity: Sensitivity) -> LaplaceMeasurement:
         return LaplaceMeasurement(Fraction(sensitivity.l1), self.scale)
 
-    def draw(self, count: int, entropy: Entropy) -> NDArray[np.int64]:
+    def draw(self, count: int, entropy: Entropy) -> Integers:
         return discrete_laplace(count, scale=self.scale, entropy=entropy)
 
     @property
@@ -355,17 +350,17 @@ class Laplace:
         return float(self.scale) * math.log(2 * count)
 
 
-def discrete_laplace(count: int, *, scale: Fraction, entropy: Entropy) -> NDArray[np.int64]:
+def discrete_laplace(count: int, *, scale: Fraction, entropy: Entropy) -> Integers:
     """`count` independent integers, P(x) ∝ exp(−|x|/b)."""
     return _draw(Law.laplace(scale), count, entropy)
 
 
-def discrete_gaussian(count: int, *, variance: Fraction, entropy: Entropy) -> NDArray[np.int64]:
+def discrete_gaussian(count: int, *, variance: Fraction, entropy: Entropy) -> Integers:
     """`count` independent integers, P(x) ∝ exp(−x²/(2σ²))."""
     return _draw(Law.gaussian(variance), count, entropy)
 
 
-def _draw(law: Law, count: int, entropy: Entropy) -> NDArray[np.int64]:
+def _draw(law: Law, count: int, entropy: Entropy) -> Integers:
     """Precondition: a law. Postcondition: `count` independent draws. Proof: docs/privacy.md, "Noise"."""
     out = np.empty(count, np.int64)
     for start in range(0, count, _BATCH):

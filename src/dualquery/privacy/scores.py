@@ -16,7 +16,6 @@ from dataclasses import dataclass, replace
 from typing import Protocol, Self
 
 import numpy as np
-from numpy.typing import NDArray
 
 from dualquery.counting.counter import Counter
 from dualquery.errors import BudgetError
@@ -26,7 +25,7 @@ from dualquery.privacy.prices import TOO_SMALL, Price
 from dualquery.privacy.selection import SLACK, Candidates, Rate, Scored
 from dualquery.queries.tables import Tables, signed
 from dualquery.queries.workload import Workload
-from dualquery.types import Integers
+from dualquery.types import Integers, Ints, Reals
 
 FRACTION_BITS = 10  # answers of a hypothesis are told to a thousandth of a record
 FINE = 1 << FRACTION_BITS
@@ -89,16 +88,14 @@ class SignedErrors:
     public_rows: int
     repeats: int
     scale: int
-    offsets: NDArray[np.int32] | NDArray[np.int64]
-    among: NDArray[np.int64] | None = None  # the queries that may be drawn; None: all
+    offsets: Ints | Integers
+    among: Integers | None = None  # the queries that may be drawn; None: all
 
     def __post_init__(self) -> None:
         _check_rows(self.repeats * self.workload.unit, self.public_rows)
 
     @classmethod
-    def of_answers(
-        cls, workload: Workload, public_rows: int, answers: NDArray[np.float64], among: NDArray[np.int64]
-    ) -> Self:
+    def of_answers(cls, workload: Workload, public_rows: int, answers: Reals, among: Integers) -> Self:
         """Of answers in fractions of the table, told to a thousandth of a record."""
         fine = _fineness(workload)
         _check_rows(fine * workload.unit, public_rows)
@@ -160,9 +157,9 @@ class TableErrors:
 
     tables: Tables
     public_rows: int
-    penalties: NDArray[np.float64]  # of every table, in records
-    answers: NDArray[np.float64] | None = None  # of every cell, in fractions
-    among: NDArray[np.int64] | None = None  # the tables that may be drawn; None: all
+    penalties: Reals  # of every table, in records
+    answers: Reals | None = None  # of every cell, in fractions
+    among: Integers | None = None  # the tables that may be drawn; None: all
 
     def __post_init__(self) -> None:
         _check_rows(FINE, self.public_rows)
@@ -172,7 +169,7 @@ class TableErrors:
                 "smaller tables"
             )
 
-    def told(self, answers: NDArray[np.float64], among: NDArray[np.int64]) -> TableErrors:
+    def told(self, answers: Reals, among: Integers) -> TableErrors:
         """The same score, of these answers and for a choice among these tables: at the same price."""
         return replace(self, answers=answers, among=among)
 
@@ -198,7 +195,7 @@ class TableErrors:
         return 4 * FINE * self.public_rows + int(-self._fixed.min())
 
     @property
-    def _fixed(self) -> NDArray[np.int64]:
+    def _fixed(self) -> Integers:
         """The penalties less the largest of them: a public constant makes every score positive."""
         penalties = np.rint(FINE * self.penalties).astype(np.int64)
         return penalties - penalties.max()

@@ -26,12 +26,12 @@ from enum import Enum
 from fractions import Fraction
 
 import numpy as np
-from numpy.typing import NDArray
 
 from dualquery.compiled import njit
 from dualquery.errors import BudgetError
 from dualquery.pool import in_shares
 from dualquery.randomness import Entropy
+from dualquery.types import Flags, Integers, Ints, Reals, Words
 
 TABLE_BITS = 11
 CHUNK = 2048  # candidates summed, and later searched, together
@@ -40,7 +40,7 @@ LEAST_CHUNKS = 8  # that are worth sharing
 _LN2 = 0.6931471805599453
 
 
-def powers_of_two() -> NDArray[np.float64]:
+def powers_of_two() -> Reals:
     """2^(i / 2048) for each i, from integer square roots alone, so that every machine has the same table."""
     precision = 256
     root = 2 << precision
@@ -235,10 +235,10 @@ class Scored:
     number of records, times the repeats; zero where the number of records is public.
     """
 
-    counts: NDArray[np.int64]
+    counts: Integers
     repeats: int
     scale: int
-    offsets: NDArray[np.int32] | NDArray[np.int64]
+    offsets: Ints | Integers
     surplus: int
     candidates: Candidates
 
@@ -247,8 +247,8 @@ class Scored:
 class Selected:
     """Drawn queries, in the order of the draws; `negated` marks those drawn as their negation."""
 
-    queries: NDArray[np.int64]
-    negated: NDArray[np.bool_]
+    queries: Integers
+    negated: Flags
 
 
 def most_bits(candidates: int) -> int:
@@ -296,9 +296,7 @@ def _extremes(scored: Scored, largest: int, chunks: int) -> tuple[int, int]:
     return max(-largest, min(low, largest)), max(-largest, min(high, largest))
 
 
-def _draw_bands(
-    sums: NDArray[np.uint64], draws: int, entropy: Entropy
-) -> tuple[NDArray[np.int64], NDArray[np.uint64]]:
+def _draw_bands(sums: Words, draws: int, entropy: Entropy) -> tuple[Integers, Words]:
     """For each draw its band, and its position within the sum of that band."""
     half = np.uint64(0xFFFFFFFF)
     totals = [
@@ -317,9 +315,7 @@ def _draw_bands(
     return bands, positions
 
 
-def _find_chunks(
-    sums: NDArray[np.uint64], bands: NDArray[np.int64], positions: NDArray[np.uint64]
-) -> tuple[NDArray[np.int64], NDArray[np.uint64]]:
+def _find_chunks(sums: Words, bands: Integers, positions: Words) -> tuple[Integers, Words]:
     """The chunk of each draw, and what is left of its position there.
 
     Beyond 2^22 candidates positions may be Python integers: then an addition a chunk and drawn band, of which there

@@ -30,17 +30,12 @@ from numpy.typing import NDArray
 
 from dualquery.compiled import njit, popcount
 from dualquery.pool import in_shares
-from dualquery.queries.bit_columns import (
-    LINE,
-    add_along_attributes,
-    add_along_records,
-    predicate_bits,
-)
+from dualquery.queries.bit_columns import LINE, add_along_attributes, add_along_records, predicate_bits
 from dualquery.queries.countable import ONE_CELL, Bound
 from dualquery.queries.group import Predicates
 from dualquery.table.domain import Domain
 from dualquery.table.records import BitItems, Records, SparseItems, unpack_bits
-from dualquery.types import Integers
+from dualquery.types import Integers, Reals, Words
 
 GRID = 16  # steps of a centre between 0 and 1
 SHIFT = 10  # binary places of a direction
@@ -55,19 +50,19 @@ class Binary:
     """Some attributes of two values each: of a record the vector of zeros and ones."""
 
     domain: Domain
-    attributes: NDArray[np.int64]
+    attributes: Integers
 
     @property
     def width(self) -> int:
         return len(self.attributes)
 
-    def bits(self, records: Records, first: int, rows: int) -> NDArray[np.uint64]:
+    def bits(self, records: Records, first: int, rows: int) -> Words:
         """A bit column for each attribute, over `rows` records from `first` (a multiple of 64)."""
         ones = np.ones(self.width, np.int32)
         which = Predicates(self.attributes.astype(np.int32), np.arange(self.width + 1, dtype=np.int64), ones)
         return predicate_bits(which, records, first, rows)
 
-    def matrix(self, records: Records, first: int, rows: int) -> NDArray[np.float64]:
+    def matrix(self, records: Records, first: int, rows: int) -> Reals:
         """The vectors themselves, one row per record. For few attributes."""
         return unpack_bits(self.bits(records, first, rows), rows).T.astype(np.float64)
 
@@ -104,14 +99,14 @@ class Axes:
     """u = ⌊(GRID·x − centre)·directions / 2^SHIFT⌉, a few whole numbers of each record."""
 
     binary: Binary
-    centre: NDArray[np.int64]
-    directions: NDArray[np.int64]  # attributes × axes
+    centre: Integers
+    directions: Integers  # attributes × axes
 
     @property
     def number(self) -> int:
         return self.directions.shape[1]
 
-    def places(self, records: Records, first: int, rows: int) -> NDArray[np.float64]:
+    def places(self, records: Records, first: int, rows: int) -> Reals:
         """A row of whole numbers a record."""
         placed = np.empty((rows, self.number))
         along = self.directions.astype(np.float64)
@@ -128,13 +123,13 @@ class Classes:
     """The nearest of some public centres; of several the first."""
 
     axes: Axes
-    centres: NDArray[np.int64]  # classes × axes
+    centres: Integers  # classes × axes
 
     @property
     def number(self) -> int:
         return len(self.centres)
 
-    def nearest(self, places: NDArray[np.float64]) -> Integers:
+    def nearest(self, places: Reals) -> Integers:
         """argmin_c |u − c|², as |c|² − 2u·c."""
         centres = self.centres.astype(np.float64)
         distance = (centres**2).sum(axis=1) - 2 * (places @ centres.T)
@@ -149,7 +144,7 @@ class Centred:
     """y = GRID·x − centre[class of x]; one centre for all where there are no classes."""
 
     binary: Binary
-    centre: NDArray[np.int64]  # classes × attributes
+    centre: Integers  # classes × attributes
     classes: Classes | None = None
 
     def classes_of(self, records: Records, first: int, rows: int) -> Integers:
@@ -157,7 +152,7 @@ class Centred:
             return np.zeros(rows, np.int64)
         return self.classes.of(records, first, rows)
 
-    def squared_lengths(self, bits: NDArray[np.uint64], group: Integers) -> Integers:
+    def squared_lengths(self, bits: Words, group: Integers) -> Integers:
         """|y|² = Σ_j centre_j² + Σ_{j: x_j = 1} GRID·(GRID − 2·centre_j)."""
         sums = (self.centre**2).sum(axis=1)[group]
         values = np.ascontiguousarray((GRID * (GRID - 2 * self.centre)).T)
@@ -182,42 +177,19 @@ def fits(sizes: NDArray[np.integer], members: NDArray[np.integer]) -> bool:
 
 @njit(cache=True)
 def count_binary_tables(lower, upper, bits, rows, members, starts, counts):  # type: ignore[no-untyped-def]
-    """counts[starts[t] : starts[t + 1]] becomes the table over members[t], the last attribute varying
-    fastest.
+    """counts[starts[t] : starts[t + 1]] becomes the table over members[t], the last attribute varying fastest.
+
+    A table of fewer attributes is one of three, of which nobody has the last.
     """
     words = bits.shape[1]
+    nobody = np.zeros(words, np.uint64)
+    table = np.empty(8, np.int64)
     for t in range(lower, upper):
-        order = starts[t + 1] - starts[t]
-        out = counts[starts[t] : starts[t + 1]]
-        if order == 1:
-            out[0] = rows
-            continue
-        a = bits[members[t, 0]]
-        has_a = np.uint64(0)
-        if order == 2:
-            for w in range(words):
-                has_a += popcount(a[w])
-            out[1] = np.int64(has_a)
-            out[0] = rows - out[1]
-            continue
-        b = bits[members[t, 1]]
-        has_b = np.uint64(0)
-        has_ab = np.uint64(0)
-        if order == 4:
-            for w in range(words):
-                has_a += popcount(a[w])
-                has_b += popcount(b[w])
-                has_ab += popcount(a[w] & b[w])
-            out[3] = np.int64(has_ab)
-            out[2] = np.int64(has_a) - out[3]
-            out[1] = np.int64(has_b) - out[3]
-            out[0] = rows - out[1] - out[2] - out[3]
-            continue
-        c = bits[members[t, 2]]
-        has_c = np.uint64(0)
-        has_ac = np.uint64(0)
-        has_bc = np.uint64(0)
-        has_abc = np.uint64(0)
+        size = starts[t + 1] - starts[t]
+        a = bits[members[t, 0]] if size > 1 else nobody
+        b = bits[members[t, 1]] if size > 2 else nobody
+        c = bits[members[t, 2]] if size > 4 else nobody
+        has_a = has_b = has_c = has_ab = has_ac = has_bc = has_abc = np.uint64(0)
         for w in range(words):
             both = a[w] & b[w]
             has_a += popcount(a[w])
@@ -227,14 +199,15 @@ def count_binary_tables(lower, upper, bits, rows, members, starts, counts):  # t
             has_ac += popcount(a[w] & c[w])
             has_bc += popcount(b[w] & c[w])
             has_abc += popcount(both & c[w])
-        out[7] = np.int64(has_abc)
-        out[6] = np.int64(has_ab) - out[7]
-        out[5] = np.int64(has_ac) - out[7]
-        out[3] = np.int64(has_bc) - out[7]
-        out[4] = np.int64(has_a) - out[5] - out[6] - out[7]
-        out[2] = np.int64(has_b) - out[3] - out[6] - out[7]
-        out[1] = np.int64(has_c) - out[3] - out[5] - out[7]
-        out[0] = rows - out[1:].sum()
+        table[7] = np.int64(has_abc)
+        table[6] = np.int64(has_ab) - table[7]
+        table[5] = np.int64(has_ac) - table[7]
+        table[3] = np.int64(has_bc) - table[7]
+        table[4] = np.int64(has_a) - table[5] - table[6] - table[7]
+        table[2] = np.int64(has_b) - table[3] - table[6] - table[7]
+        table[1] = np.int64(has_c) - table[3] - table[5] - table[7]
+        table[0] = rows - table[1:].sum()
+        counts[starts[t] : starts[t + 1]] = table[:: 8 // size]
 
 
 FEW_ATTRIBUTES = 512  # spread out at once beside a slab of records
@@ -264,7 +237,7 @@ class Lengths:
     """How many records have |y|² up to the first edge, above it up to the second, …, above the last."""
 
     centred: Centred
-    edges: NDArray[np.int64]  # increasing
+    edges: Integers  # increasing
 
     def counts(self, records: Records) -> Integers:
         found = np.zeros(len(self.edges) + 1, np.int64)
@@ -279,7 +252,7 @@ class Lengths:
         return ONE_CELL
 
 
-def held_lengths(binary: Binary, edges: NDArray[np.int64]) -> Lengths:
+def held_lengths(binary: Binary, edges: Integers) -> Lengths:
     """How many records hold up to so many of the attributes: lengths of x itself."""
     return Lengths(Centred(binary, np.zeros((1, binary.width), np.int64)), GRID**2 * edges)
 
@@ -437,11 +410,11 @@ class Held:
     """
 
     column: int
-    rank: NDArray[np.int64]
+    rank: Integers
     items: int
     limit: int
 
-    def kept(self, records: Records) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
+    def kept(self, records: Records) -> tuple[Integers, Integers]:
         """The ranks of what each record counts with, as a sparse block."""
         return _kept_items(records, self.column, self.rank, self.items, self.limit)
 
@@ -478,8 +451,8 @@ class HeldPairs(Held):
 
 
 def _kept_items(
-    records: Records, column: int, rank: NDArray[np.int64], items: int, limit: int
-) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
+    records: Records, column: int, rank: Integers, items: int, limit: int
+) -> tuple[Integers, Integers]:
     """The ranks of each record's first `limit` items among the first `items`, as a sparse block."""
     codes = records.columns[column]
     if isinstance(codes, SparseItems):

@@ -23,6 +23,7 @@ from dualquery.compiled import lowest_bit, njit, popcount
 from dualquery.pool import in_shares
 from dualquery.queries.group import NONE, Predicates
 from dualquery.table.records import BitItems, Records, SparseItems, pack_bits
+from dualquery.types import Integers, Words
 
 ALL_ONES = np.uint64(0xFFFFFFFFFFFFFFFF)
 
@@ -113,6 +114,16 @@ def count_blocked(lower, upper, parts, bits, rows, literals, block_words, partia
                     for w in range(block_words):
                         total += popcount(joint[w])
                     mine[q] += np.int32(total)
+
+
+@njit(cache=True)
+def column_sums(lower, upper, bits, column, sums):  # type: ignore[no-untyped-def]
+    """sums[p] becomes the number of ones of bits[column[p]]."""
+    for p in range(lower, upper):
+        total = np.uint64(0)
+        for word in bits[column[p]]:
+            total += popcount(word)
+        sums[p] = np.int64(total)
 
 
 @njit(cache=True)
@@ -227,7 +238,7 @@ def slabs(predicates: Predicates, records: Records) -> Iterator[tuple[int, int]]
         yield first, min(step, records.rows - first)
 
 
-def predicate_bits(predicates: Predicates, records: Records, first: int, rows: int) -> NDArray[np.uint64]:
+def predicate_bits(predicates: Predicates, records: Records, first: int, rows: int) -> Words:
     """A bit column for each predicate over `rows` records from `first` (a multiple of 64)."""
     domain = records.domain
     bits = np.zeros((len(predicates), -(-rows // 64)), np.uint64)
@@ -250,7 +261,7 @@ def _code_bits(
     mine: NDArray[np.intp],
     codes: NDArray[np.unsignedinteger],
     size: int,
-    bits: NDArray[np.uint64],
+    bits: Words,
     simple: bool,
 ) -> None:
     """Bit columns of one attribute, by numpy where that is `simple`.
@@ -287,7 +298,7 @@ def _item_bits(
     attribute: int,
     first: int,
     rows: int,
-    bits: NDArray[np.uint64],
+    bits: Words,
 ) -> None:
     """Bit columns of items. A canonical predicate of an item is `= 1`; `= 0` occurs in cells of tables."""
     item = predicates.attribute[mine] - attribute
@@ -316,9 +327,7 @@ def _item_bits(
             bits[zero, -1] &= np.uint64((1 << (rows % 64)) - 1)
 
 
-def bits_in_place(
-    predicates: Predicates, records: Records
-) -> tuple[NDArray[np.uint64], NDArray[np.int64]] | None:
+def bits_in_place(predicates: Predicates, records: Records) -> tuple[Words, Integers] | None:
     """The bit columns of a lone block of items, which need no copy: (words, row of each predicate)."""
     codes = records.columns[0]
     if len(records.columns) > 1 or not isinstance(codes, BitItems) or not np.all(predicates.values == 1):

@@ -30,6 +30,7 @@ from dualquery.pool import in_shares, threads
 from dualquery.queries.bit_columns import (
     add_truth,
     bits_in_place,
+    column_sums,
     count_blocked,
     count_direct,
     count_parities,
@@ -56,7 +57,7 @@ from dualquery.queries.group import (
 from dualquery.queries.language.formula import texts_of
 from dualquery.table.domain import Domain
 from dualquery.table.records import Records, pack_bits
-from dualquery.types import Integers
+from dualquery.types import Flags, Integers, Ints, Words
 
 BLOCK_BYTES = 1 << 20  # a block of all columns and negations: stays in the second-level cache
 BLOCK_WORDS_MOST = 128
@@ -77,14 +78,14 @@ class Listed(Group):
     def add_counts(self, records: Records, counts: Integers) -> None:
         """counts[q] += the sum of query q over some records; there is at least one query."""
 
-    def scope(self) -> NDArray[np.int32]:
+    def scope(self) -> Ints:
         return distinct_sets(increasing_sets(self.attribute_rows()))
 
     @abstractmethod
-    def attribute_rows(self) -> NDArray[np.int32]:
+    def attribute_rows(self) -> Ints:
         """The attributes of each query, in any order, padded with -1."""
 
-    def texts(self, indices: NDArray[np.int64]) -> list[str]:
+    def texts(self, indices: Integers) -> list[str]:
         return texts_of(self.domain, self.products(indices))
 
 
@@ -97,8 +98,8 @@ class Conjunctions(Listed):
 
     domain: Domain
     predicates: Predicates
-    literals: NDArray[np.int32]
-    complement: NDArray[np.bool_] | None = None
+    literals: Ints
+    complement: Flags | None = None
 
     @property
     def size(self) -> int:
@@ -120,7 +121,7 @@ class Conjunctions(Listed):
         counts[order] += sorted_counts
 
     @cached_property
-    def _sorted(self) -> tuple[NDArray[np.intp], NDArray[np.int32], Predicates]:
+    def _sorted(self) -> tuple[NDArray[np.intp], Ints, Predicates]:
         """An order of the queries, their literals in it, and the predicates that they use: for all blocks of records.
 
         Neighbouring queries share columns, so that the processor finds them in its caches.
@@ -129,7 +130,7 @@ class Conjunctions(Listed):
         order = _sorting(literals)
         return order, np.ascontiguousarray(literals[order]), predicates
 
-    def add_answers(self, record: NDArray[np.int32], answers: NDArray[np.int32]) -> None:
+    def add_answers(self, record: Ints, answers: Ints) -> None:
         truth = literal_truth(self.predicates, record)
         complement = np.zeros(0, np.uint8) if self.complement is None else self.complement.view(np.uint8)
         in_shares(add_truth, len(self.literals), truth, self.literals, complement, answers, least=1 << 15)
@@ -144,11 +145,11 @@ class Conjunctions(Listed):
     def _incidence(self) -> Incidence:
         return incidence_of(self.domain, self.predicates, self.literals, self.complement)
 
-    def attribute_rows(self) -> NDArray[np.int32]:
+    def attribute_rows(self) -> Ints:
         # The padding of the literals, -1, is predicate -1: the last entry.
         return np.append(self.predicates.attribute, np.int32(NONE))[self.literals >> 1]
 
-    def take(self, indices: NDArray[np.int64]) -> Conjunctions:
+    def take(self, indices: Integers) -> Conjunctions:
         complement = None if self.complement is None else self.complement[indices]
         return Conjunctions(self.domain, self.predicates, self.literals[indices], complement)
 
@@ -160,18 +161,12 @@ class Conjunctions(Listed):
         digest.add_integers("conjunctions", literals)
         digest.add("complement", np.packbits(complement).tobytes(), complement.shape)
 
-    def products(self, indices: NDArray[np.int64]) -> ProductRows:
+    def products(self, indices: Integers) -> ProductRows:
         flags = None if self.complement is None else self.complement[indices]
         return ProductRows.of_products(self.predicates, self.literals[indices], flags)
 
 
-def _count_slab(
-    bits: NDArray[np.uint64],
-    column: NDArray[np.int64],
-    rows: int,
-    literals: NDArray[np.int32],
-    counts: Integers,
-) -> None:
+def _count_slab(bits: Words, column: Integers, rows: int, literals: Ints, counts: Integers) -> None:
     if few(literals.size, rows):
         everyone = pack_bits(np.ones((1, rows), np.bool_))
         held = np.repeat(everyone, len(literals), axis=0)
@@ -189,7 +184,8 @@ def _count_slab(
         in_shares(count_blocked, parts, parts, bits, rows, literals, block_words, partial)
         counts += partial.sum(axis=0, dtype=np.int64)
         return
-    sums = np.bitwise_count(bits).sum(axis=1, dtype=np.int64)[column]
+    sums = np.empty(len(column), np.int64)
+    in_shares(column_sums, len(column), bits, column, sums)
     limit = bits.shape[1] // 2  # walking a list of more members is slower than reading the column
     lengths = np.where(sums <= limit, sums, 0)
     start = np.concatenate([[0], np.cumsum(lengths)])
@@ -199,7 +195,7 @@ def _count_slab(
     in_shares(count_direct, len(literals), *walked, least=LEAST_QUERIES)
 
 
-def used_literals(group: Conjunctions) -> tuple[NDArray[np.int32], Predicates]:
+def used_literals(group: Conjunctions) -> tuple[Ints, Predicates]:
     """The literals over only those predicates that some query uses."""
     predicates = group.predicates
     wanted = np.zeros(len(predicates) + 1, np.bool_)  # the last entry takes the padding
@@ -216,7 +212,7 @@ def used_literals(group: Conjunctions) -> tuple[NDArray[np.int32], Predicates]:
     return literals, Predicates(predicates.attribute[used], start, predicates.values[positions])
 
 
-def _sorting(literals: NDArray[np.int32]) -> NDArray[np.intp]:
+def _sorting(literals: Ints) -> NDArray[np.intp]:
     """An order of the queries by their leading literals, through one packed 64-bit key."""
     leading = np.sort(literals, axis=1)[:, ::-1][:, :2].astype(np.int64)
     key = leading[:, 0] << 32
@@ -230,7 +226,7 @@ class Parities(Listed):
     """One row of binary attributes (padded with -1) a query; it holds where an even number of them is 1."""
 
     domain: Domain
-    attributes: NDArray[np.int32]
+    attributes: Ints
 
     predicates = NO_PREDICATES
 
@@ -255,11 +251,11 @@ class Parities(Listed):
             else:
                 in_shares(count_parities, len(columns), bits, rows, columns, counts, least=LEAST_QUERIES)
 
-    def add_answers(self, record: NDArray[np.int32], answers: NDArray[np.int32]) -> None:
+    def add_answers(self, record: Ints, answers: Ints) -> None:
         padded = np.append(record, 0)  # padding -1 meets this zero
         answers += (padded[self.attributes].sum(axis=1) & 1) == 0
 
-    def attribute_rows(self) -> NDArray[np.int32]:
+    def attribute_rows(self) -> Ints:
         return self.attributes
 
     def most_differing(self) -> int:
@@ -284,14 +280,14 @@ class Parities(Listed):
             for a in range(used + 1)
         )
 
-    def take(self, indices: NDArray[np.int64]) -> Parities:
+    def take(self, indices: Integers) -> Parities:
         return Parities(self.domain, self.attributes[indices])
 
     def describe(self, digest: Digest) -> None:
         rows = np.where(self.attributes == NONE, PAD, self.attributes)
         digest.add_integers("parities", sorted_rows(rows))
 
-    def products(self, indices: NDArray[np.int64]) -> ProductRows:
+    def products(self, indices: Integers) -> ProductRows:
         return ProductRows.of_parities(self.attributes[indices])
 
 
@@ -308,10 +304,7 @@ class Incidence:
 
 
 def incidence_of(
-    domain: Domain,
-    predicates: Predicates,
-    literals: NDArray[np.int32],
-    complement: NDArray[np.bool_] | None,
+    domain: Domain, predicates: Predicates, literals: Ints, complement: Flags | None
 ) -> Incidence:
     """Of conjunctions as rows of literals, padded; a complemented one counts as satisfied by everybody."""
     plain = np.ones(len(literals), np.bool_) if complement is None else ~complement
@@ -332,9 +325,7 @@ def incidence_of(
     return Incidence(always + int(satisfied.sum()), always + int(np.minimum(number, 2 * satisfied).sum()))
 
 
-def _listed_sets(
-    domain: Domain, predicates: Predicates, rows: NDArray[np.int32], which: NDArray[np.intp]
-) -> NDArray[np.bool_]:
+def _listed_sets(domain: Domain, predicates: Predicates, rows: Ints, which: NDArray[np.intp]) -> Flags:
     """The sets whose accepted cells are few enough to be listed, those with the fewest first."""
     lengths = np.diff(predicates.start).astype(np.float64)
     sizes = domain.sizes[predicates.attribute].astype(np.float64)
@@ -349,9 +340,7 @@ def _listed_sets(
     return listed & (codes < MOST_CODES)
 
 
-def _most_in_a_cell(
-    domain: Domain, predicates: Predicates, queries: NDArray[np.int32], members: NDArray[np.int32]
-) -> int:
+def _most_in_a_cell(domain: Domain, predicates: Predicates, queries: Ints, members: Ints) -> int:
     """The most queries over one set of attributes that accept the same cell."""
     members = members[members != NONE]
     sizes = domain.sizes[members].astype(np.int64)
@@ -372,7 +361,7 @@ def _most_in_a_cell(
     return int(np.diff(ends, prepend=-1).max())
 
 
-def _accepted(domain: Domain, predicates: Predicates, literal: int) -> NDArray[np.int64]:
+def _accepted(domain: Domain, predicates: Predicates, literal: int) -> Integers:
     held = np.unique(predicates.accepted(literal >> 1)).astype(np.int64)
     if literal & 1:
         size = int(domain.sizes[predicates.attribute[literal >> 1]])

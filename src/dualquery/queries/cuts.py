@@ -1,17 +1,22 @@
-"""Cuts: how much of a graph goes from one set of vertices to another; and tables of edges.
+"""Cuts: how much of a graph goes from one set of vertices to another.
 
 A query is a pair of sets (S, T) of public vertices; it gives an edge (u, v) its weight where u ∈ S and v ∈ T, else 0.
 In a graph without directions the edge counts where it goes from one set to the other either way, and once. Sets are
 kept as bits, 64 vertices a word.
 
-A coarsening puts every vertex into one class. The table of two coarsenings, one for each end, has a cell for each
-pair of classes, and an edge adds its weight to one of them. Degrees are the table of (every vertex by itself, all
-together), pairs that of (by itself, by itself).
+edges from {region = North} to {region = South}     sets by what is public about vertices
+edges leaving {a, b, c}                             from these to all others
+edges entering {a .. c}                             from all others to those from a to c in the schema's order
+edges within {everything}                           all of them
+
+cuts:random:COUNT[:SEED]     from a random half of the vertices to the other half
+cuts:ranges:COUNT[:SEED]     from a random range of the vertices, in their order, to another
+cuts:ATTRIBUTE               from each value of a public attribute of the vertices to each
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 
@@ -19,15 +24,16 @@ import numpy as np
 from numpy.typing import NDArray
 
 from dualquery.compiled import njit
-from dualquery.queries.countable import Bound
-from dualquery.queries.group import (
-    Digest,
-    NotProducts,
-)
+from dualquery.errors import QueryError
+from dualquery.queries.group import Digest, NotProducts
+from dualquery.queries.language.formula import Fault, Phrase, Token, read_each
+from dualquery.queries.language.reader import Reader, to_groups
 from dualquery.queries.language.vocabulary import quoted_where_needed
+from dualquery.queries.random_families import Stream, range_pairs
+from dualquery.queries.workload import Grammar, Workload, check_count
 from dualquery.table.graph import Graph
 from dualquery.table.records import Records, pack_bits, unpack_bits
-from dualquery.types import Integers, Words
+from dualquery.types import Flags, Integers, Words
 
 MOST_WORK = 4e9  # multiplications for the exact incidence of cuts
 AT_ONCE = 1 << 24  # vertices of all cuts that are unpacked at once
@@ -107,7 +113,7 @@ class Cuts(NotProducts):
             return min(self.size, int(2 * crossed.max()))
         return int(crossed.max())
 
-    def take(self, indices: NDArray[np.int64]) -> Cuts:
+    def take(self, indices: Integers) -> Cuts:
         return Cuts(self.domain, self.sources[indices], self.targets[indices])
 
     def describe(self, digest: Digest) -> None:
@@ -115,7 +121,7 @@ class Cuts(NotProducts):
         digest.add("cuts from", self.sources.astype("<u8").tobytes(), self.sources.shape)
         digest.add("cuts to", self.targets.astype("<u8").tobytes(), self.targets.shape)
 
-    def texts(self, indices: NDArray[np.int64]) -> list[str]:
+    def texts(self, indices: Integers) -> list[str]:
         number = len(self.domain.vertices)
         out = []
         for q in indices.tolist():
@@ -136,7 +142,7 @@ class Cuts(NotProducts):
         return "{" + ", ".join(_name(names[i]) for i in held) + "}"
 
 
-def cuts_of(domain: Graph, sources: NDArray[np.bool_], targets: NDArray[np.bool_]) -> Cuts:
+def cuts_of(domain: Graph, sources: Flags, targets: Flags) -> Cuts:
     return Cuts(domain, pack_bits(sources), pack_bits(targets))
 
 
@@ -144,7 +150,7 @@ def _name(name: str) -> str:
     return f"'{name}'" if name in ("everything", "..") else quoted_where_needed(name)
 
 
-def _ones(weights: NDArray[np.int64] | None) -> NDArray[np.int64]:
+def _ones(weights: Integers | None) -> Integers:
     return np.empty(0, np.int64) if weights is None else weights
 
 
@@ -171,126 +177,143 @@ def count_cuts(source, target, weights, from_, to, directed, out):  # type: igno
         out[q] += total
 
 
-@dataclass(frozen=True, eq=False)
-class CoarseTable:
-    """The classes of the vertices that edges leave, and of those that they enter."""
-
-    source: Integers
-    target: Integers
-    shape: tuple[int, int]
-
-    @property
-    def size(self) -> int:
-        return self.shape[0] * self.shape[1]
-
-    def cells(self, source: Integers, target: Integers) -> Integers:
-        return self.source[source] * self.shape[1] + self.target[target]
+EXAMPLE = "edges from {a, b} to {c}, or edges leaving {region = North}"
+_CONDITION = {"=", "!=", "<", ">", "<=", ">=", "&", "|", "!"}
 
 
-@dataclass(frozen=True, eq=False)
-class LikelyPairs:
-    """A cell for each of some pairs of vertices, and one for all others: of u with the first many[u] by `rank`."""
-
-    many: Integers
-    rank: Integers
-
-    @property
-    def starts(self) -> Integers:
-        return np.concatenate([[0], np.cumsum(self.many)])
-
-    @property
-    def size(self) -> int:
-        return int(self.many.sum()) + 1
-
-    @property
-    def shape(self) -> tuple[int, ...]:
-        return (self.size,)
-
-    def cells(self, source: Integers, target: Integers) -> Integers:
-        place = self.rank[target]
-        return np.where(place < self.many[source], self.starts[source] + place, self.size - 1)
-
-    def pairs(self) -> tuple[Integers, Integers]:
-        source = np.repeat(np.arange(len(self.many)), self.many)
-        place = np.arange(len(source)) - self.starts[source]
-        return source, np.argsort(self.rank)[place]
+def groups_of(domain: Graph, texts: Sequence[str], places: Sequence[str]) -> tuple[Cuts, ...]:
+    sources, targets = zip(*read_each(texts, places, lambda text: _read(domain, text)), strict=True)
+    return (cuts_of(domain, np.stack(sources), np.stack(targets)),)
 
 
-def likely_pairs(leaving: NDArray[np.float64], entering: NDArray[np.float64], most: int) -> LikelyPairs:
-    """About so many pairs with the largest leaving_u · entering_v: where edges are to be expected."""
-    order = np.argsort(-entering, kind="stable")
-    rank = np.empty(len(order), np.int64)
-    rank[order] = np.arange(len(order))
-    if len(leaving) ** 2 <= most:
-        return LikelyPairs(np.full(len(leaving), len(leaving)), rank)
-    falling, low, high = -entering[order], 0.0, float(leaving.max() * entering.max()) + 1.0
-    leaving = np.maximum(leaving, 1e-9)
-    for _ in range(60):
-        bound = (low + high) / 2
-        few = np.searchsorted(falling, -bound / leaving, side="left").sum() <= most
-        low, high = (low, bound) if few else (bound, high)
-    return LikelyPairs(np.searchsorted(falling, -high / leaving, side="left").astype(np.int64), rank)
+def example_of(domain: Graph) -> str:
+    members = np.zeros((1, len(domain.vertices)), np.bool_)
+    members[0, :2] = True
+    return cuts_of(domain, members, ~members).texts(np.zeros(1, np.int64))[0]
 
 
-def degrees(number: int) -> tuple[CoarseTable, CoarseTable]:
-    alone, together = np.arange(number), np.zeros(number, np.int64)
-    return CoarseTable(alone, together, (number, 1)), CoarseTable(together, alone, (1, number))
+def family_of(domain: Graph, spec: str) -> Workload | None:
+    """The workload of `cuts:…`, or None where the SPEC is something else."""
+    family, colon, rest = spec.partition(":")
+    if not colon or family != "cuts":
+        return None
+    name, _, numbers = rest.partition(":")
+    fields = numbers.split(":")
+    if name in ("random", "ranges") and len(fields) in (1, 2) and all(each.isdecimal() for each in fields):
+        count, seed = int(fields[0]), int(fields[1]) if fields[1:] else 0
+        check_count(count)
+        drawn = _random_halves if name == "random" else _ranges
+        return Workload(domain, (drawn(domain, count, Stream(seed)),), spec)
+    if domain.attributes is not None and domain.attributes.find(rest) is not None:
+        return Workload(domain, (_by_attribute(domain, rest),), spec)
+    raise QueryError(
+        f"'{spec}' should read cuts:random:COUNT, cuts:ranges:COUNT or cuts:ATTRIBUTE, with a public attribute "
+        "of the vertices"
+    )
 
 
-@dataclass(frozen=True, eq=False)
-class Blocks:
-    """A cell for each pair of classes, and one for all loops: a loop is in no cut between a set and the rest."""
-
-    classes: Integers
-    number: int
-
-    @property
-    def size(self) -> int:
-        return self.number**2 + 1
-
-    @property
-    def shape(self) -> tuple[int, ...]:
-        return (self.size,)
-
-    def cells(self, source: Integers, target: Integers) -> Integers:
-        block = self.classes[source] * self.number + self.classes[target]
-        return np.where(source == target, self.size - 1, block)
+CUTS = Grammar(
+    "cuts", "cuts:random:COUNT, cuts:ranges:COUNT, cuts:ATTRIBUTE", example_of, groups_of, family_of
+)
 
 
-@dataclass(frozen=True, eq=False)
-class CoarseEdges:
-    """The cells of several such tables, one table behind the other, each times a whole number of its own."""
+def _random_halves(domain: Graph, count: int, stream: Stream) -> Cuts:
+    number = len(domain.vertices)
+    members = np.zeros((count, number), np.bool_)
+    for row in members:
+        tickets = stream.below(np.full(number, 1 << 31))
+        row[np.argsort(tickets, kind="stable")[: number // 2]] = True
+    return cuts_of(domain, members, ~members)
 
-    domain: Graph
-    tables: tuple[CoarseTable | LikelyPairs | Blocks, ...]
-    multipliers: tuple[int, ...]
 
-    def counts(self, records: Records) -> Integers:
-        source, target, weights = self.domain.ends(records)
-        parts = []
-        for table, times in zip(self.tables, self.multipliers, strict=True):
-            cell = table.cells(source, target)
-            if weights is None:
-                held = np.bincount(cell, minlength=table.size)
-            else:
-                held = np.zeros(table.size, np.int64)
-                np.add.at(held, cell, weights)
-            parts.append(times * held.astype(np.int64))
-        return np.concatenate(parts)
+def _ranges(domain: Graph, count: int, stream: Stream) -> Cuts:
+    number = len(domain.vertices)
+    place, sides = np.arange(number), []
+    for _ in range(2):
+        first, last, which = range_pairs(stream, number, count, whole=False)
+        first, last = first[which], last[which]
+        sides.append((place >= first[:, None]) & (place <= last[:, None]))
+    return cuts_of(domain, *sides)
 
-    def bound(self) -> Bound:
-        """An edge adds a weight of at most h to one cell of each table: m_t·h.
 
-        Two edges differ in two cells of each table at most, 2·m_t·h in L1 and 2·(m_t·h)² in L2². (Of a table with a
-        single cell the latter exceeds the truth.)
-        """
-        moved = [times * self.domain.heaviest for times in self.multipliers]
-        l1, l2_squared = sum(moved), sum(each**2 for each in moved)
-        return Bound((l1, l2_squared), (2 * l1, 2 * l2_squared))
+def _by_attribute(domain: Graph, name: str) -> Cuts:
+    assert domain.attributes is not None
+    attribute = domain.attributes.find(name)
+    assert attribute is not None
+    assert domain.held is not None
+    codes = domain.held.to_rows()[:, attribute]
+    values = codes[None, :] == np.arange(int(domain.attributes.sizes[attribute]))[:, None]
+    return cuts_of(domain, np.repeat(values, len(values), axis=0), np.tile(values, (len(values), 1)))
 
-    def split(self, numbers: Integers) -> list[NDArray[np.float64]]:
-        ends = np.cumsum([0, *(table.size for table in self.tables)])
-        return [
-            numbers[a:b].reshape(table.shape) / times
-            for a, b, table, times in zip(ends[:-1], ends[1:], self.tables, self.multipliers, strict=True)
-        ]
+
+def _read(domain: Graph, text: str) -> tuple[Flags, Flags]:
+    """The vertices that a cut goes from, and those that it goes to."""
+    phrase = Phrase(text, f"a question about edges reads like {EXAMPLE}")
+    phrase.word("edges")
+    how = phrase.word("from", "leaving", "entering", "within")
+    first = _vertices(domain, phrase, text)
+    other = ~first
+    if how == "from":
+        phrase.word("to")
+        other = _vertices(domain, phrase, text)
+    phrase.end()
+    return {"within": (first, first), "entering": (other, first)}.get(how, (first, other))
+
+
+def _vertices(domain: Graph, phrase: Phrase, text: str) -> Flags:
+    opening, depth = phrase.take("{"), 1
+    inner: list[Token] = []
+    while depth:
+        token = phrase.take()
+        if token.kind == "end":
+            raise Fault(opening.column, "this brace is not closed")
+        depth += {"{": 1, "}": -1}.get(token.kind, 0)
+        inner.append(token)
+    closing = inner.pop()
+    if not inner:
+        raise Fault(closing.column, "this set is empty; name vertices, or a condition on them")
+    if any(token.kind in _CONDITION or (token.kind, token.text) == ("word", "in") for token in inner):
+        return _condition(domain, text[opening.column + 1 : closing.column], opening)
+    return _listed(domain, inner)
+
+
+def _condition(graph: Graph, text: str, opening: Token) -> Flags:
+    domain, held = graph.attributes, graph.held
+    if domain is None or held is None:
+        raise Fault(opening.column, "the schema says nothing about vertices but their names; list them")
+    query = Reader(domain).read(text, place="the set of vertices")
+    (group,) = to_groups(domain, [query])
+    rows, which = np.unique(held.to_rows(), axis=0, return_inverse=True)
+    holds = np.zeros((len(rows), 1), np.int32)
+    for row, answer in zip(rows, holds, strict=True):
+        group.add_answers(row.astype(np.int32), answer)
+    return np.asarray(holds[which.ravel(), 0] > 0)
+
+
+def _listed(domain: Graph, tokens: list[Token]) -> Flags:
+    members = np.zeros(len(domain.vertices), np.bool_)
+    if len(tokens) == 1 and (tokens[0].kind, tokens[0].text.lower()) == ("word", "everything"):
+        return ~members
+    place = 0
+    while place < len(tokens):
+        first = last = _vertex(domain, tokens[place])
+        if place + 2 < len(tokens) and (tokens[place + 1].kind, tokens[place + 1].text) == ("word", ".."):
+            last = _vertex(domain, tokens[place + 2])
+            place += 2
+        if last < first:
+            raise Fault(tokens[place].column, "this vertex stands before the first of its range")
+        members[first : last + 1] = True
+        place += 1
+        if place < len(tokens) and tokens[place].kind != ",":
+            raise Fault(tokens[place].column, "vertices are parted by commas")
+        place += 1
+    return members
+
+
+def _vertex(domain: Graph, token: Token) -> int:
+    if token.kind not in ("word", "quoted"):
+        raise Fault(token.column, "the name of a vertex should stand here")
+    place = domain.place.get(token.text)
+    if place is None:
+        raise Fault(token.column, f"'{token.text}' is not among the vertices that the schema declares")
+    return place

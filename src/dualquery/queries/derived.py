@@ -18,14 +18,13 @@ from itertools import combinations
 from math import prod
 
 import numpy as np
-from numpy.typing import NDArray
 
 from dualquery.queries.countable import NOTHING, ONE_CELL, Bound, Countable, Derived
 from dualquery.queries.group import Group
 from dualquery.queries.tables import Tables, alike, centred, signed, signed_shape
 from dualquery.queries.workload import Workload
 from dualquery.table.domain import Domain
-from dualquery.types import Cells, Integers, Set
+from dualquery.types import Cells, Integers, Reals, Set
 
 SHORT = 16  # values; along longer attributes an interaction is not centred before noise is added
 
@@ -158,10 +157,8 @@ class TableCells(Derived):
 class Misfits(Derived):
     """How far each of several tables lies from public whole numbers: Σ_cells max(0, |count − expected| − slack).
 
-    One number a table, and no sum over records. The hinge is 1-Lipschitz, and a record lies in one cell of a table:
-    adding it moves each sum by at most 1, exchanging it for another, which leaves one cell and enters one, by at most
-    2. Of m tables that is m and 2m in L1, m and 4m in squared L2; K records of a person move a sum at most K times as
-    far, step by step. (Of a table with a single cell the price exceeds the truth.)
+    The hinge is 1-Lipschitz: of m tables that is m and 2m in L1, m and 4m in squared L2; K records of a person move a
+    sum at most K times as far, step by step. (Of a table with a single cell the price exceeds the truth.)
     """
 
     tables: Tables
@@ -318,14 +315,11 @@ class SignedTables(MultipliedTables):
         apart = (2, 4 if 2 in sizes else 2) if {*sizes} - {1} else (0, 0)
         return Bound((1, 1), apart)
 
-    def in_records(self, noisy: Integers) -> dict[Set, NDArray[np.float64]]:
-        out, start = {}, 0
-        for members, multiplier in zip(self.sets, self.multipliers, strict=True):
-            shape = signed_shape(self.sizes_of(members))
-            stop = start + int(np.prod(shape))
-            out[members] = noisy[start:stop].reshape(shape) / multiplier
-            start = stop
-        return out
+    def in_records(self, noisy: Integers) -> dict[Set, Reals]:
+        shapes = [signed_shape(self.sizes_of(members)) for members in self.sets]
+        parts = np.split(noisy, np.cumsum([*map(prod, shapes)]))
+        tables = zip(self.sets, parts, shapes, self.multipliers, strict=False)
+        return {members: part.reshape(shape) / times for members, part, shape, times in tables}
 
 
 FINE = 32  # errors are counted in so many parts of a record, because what is expected is no whole number

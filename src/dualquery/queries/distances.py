@@ -37,15 +37,10 @@ from functools import cached_property, lru_cache
 from os.path import isfile
 
 import numpy as np
-from numpy.typing import NDArray
 
 from dualquery.errors import DualQueryError, QueryError
 from dualquery.queries.countable import NOTHING, Bound, Derived
-from dualquery.queries.group import (
-    Digest,
-    NotProducts,
-    padded,
-)
+from dualquery.queries.group import Digest, NotProducts, padded
 from dualquery.queries.language.formula import Fault, Phrase, Token, read_each
 from dualquery.queries.language.vocabulary import unknown_name
 from dualquery.queries.random_families import Stream
@@ -63,7 +58,7 @@ from dualquery.table.points import (
 )
 from dualquery.table.reading import read_table
 from dualquery.table.records import Records
-from dualquery.types import Integers
+from dualquery.types import Integers, Ints
 
 UNIT = 1 << 20
 
@@ -73,9 +68,9 @@ class Distances(NotProducts, Derived):
     """Query q asks for the mean distance to the point positions[q] by the shares of row which[q]."""
 
     domain: Points
-    positions: NDArray[np.int64]  # one row per query, one column per column of the table
-    shares: NDArray[np.int64]  # of each axis; a row adds up to UNIT
-    which: NDArray[np.int64]
+    positions: Integers  # one row per query, one column per column of the table
+    shares: Integers  # of each axis; a row adds up to UNIT
+    which: Integers
     grid: int = GRID  # the last position of a column
     axes: DistanceAxes = COLUMNS
 
@@ -87,7 +82,7 @@ class Distances(NotProducts, Derived):
         return len(self.positions)
 
     @cached_property
-    def asked(self) -> NDArray[np.int64]:
+    def asked(self) -> Integers:
         """The axes that some query asks about."""
         return np.flatnonzero(self.shares[np.unique(self.which)].any(axis=0))
 
@@ -136,11 +131,11 @@ class Distances(NotProducts, Derived):
         codes[:, asked] = there[asked]
         return Records.from_rows(self.domain, codes)
 
-    def scope(self) -> NDArray[np.int32]:
+    def scope(self) -> Ints:
         columns = self._columns()
         return padded(sorted({tuple(columns[row]) for row in np.unique(self.which).tolist()}))
 
-    def take(self, indices: NDArray[np.int64]) -> Distances:
+    def take(self, indices: Integers) -> Distances:
         return replace(self, positions=self.positions[indices], which=self.which[indices])
 
     def describe(self, digest: Digest) -> None:
@@ -152,7 +147,7 @@ class Distances(NotProducts, Derived):
             digest.add_integers("distances to", np.where(self.shares[self.which] > 0, self.positions, -1))
             digest.add_integers("shares", self.shares[self.which])
 
-    def texts(self, indices: NDArray[np.int64]) -> list[str]:
+    def texts(self, indices: Integers) -> list[str]:
         """`distance to (lat = 51.2, lon = 6.8)`: the columns asked about, positions as numbers."""
         columns = self._columns()
         return [
@@ -180,7 +175,7 @@ class DistanceSums:
         return Bound((size * most, size * most**2), (size * most, size * most**2), each=most)
 
 
-def shares_of(domain: Points, columns: NDArray[np.int64]) -> NDArray[np.int64]:
+def shares_of(domain: Points, columns: Integers) -> Integers:
     """UNIT shared out among the axes of some columns in proportion to their widths, to the nearest whole number."""
     axes = columns
     if isinstance(domain.axes, Directions):
@@ -200,9 +195,7 @@ def shares_of(domain: Points, columns: NDArray[np.int64]) -> NDArray[np.int64]:
     return shares
 
 
-def distances_to(
-    domain: Points, positions: NDArray[np.int64], columns: NDArray[np.int64] | None = None
-) -> Distances:
+def distances_to(domain: Points, positions: Integers, columns: Integers | None = None) -> Distances:
     """The mean distance to each of some points, by all columns unless some are named."""
     shares = shares_of(domain, np.arange(domain.width) if columns is None else columns)[None, :]
     which = np.zeros(len(positions), np.int64)
@@ -222,7 +215,7 @@ def _sums_of_distances(codes: Positions, points: Positions, grid: int) -> Intege
     return points * (2 * number[points] - number[-1]) + total[-1] - 2 * total[points]
 
 
-Factor = NDArray[np.int64]  # one row per number that is counted, one column per knot
+Factor = Integers  # one row per number that is counted, one column per knot
 
 
 @dataclass(frozen=True, eq=False)

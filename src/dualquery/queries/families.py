@@ -13,7 +13,6 @@ from os.path import isfile
 from pathlib import Path
 
 import numpy as np
-from numpy.typing import NDArray
 
 from dualquery.errors import QueryError
 from dualquery.queries.conjunctions import Conjunctions, Parities
@@ -36,7 +35,7 @@ from dualquery.queries.workload import (
 )
 from dualquery.registry import KINDS
 from dualquery.table.domain import Categorical, Domain, Items, Numeric
-from dualquery.types import Set
+from dualquery.types import Ints, Set
 
 
 def disjunctions(domain: Domain, k: int, count: int | None = None, seed: int = 0) -> Workload:
@@ -62,7 +61,7 @@ def disjunctions(domain: Domain, k: int, count: int | None = None, seed: int = 0
     return Workload(domain, (group,), spec)
 
 
-def attributes_of_disjunctions(workload: Workload) -> NDArray[np.int32]:
+def attributes_of_disjunctions(workload: Workload) -> Ints:
     """Of a workload of disjunctions of binary attributes, `x_1 | … | x_k`, the attributes of each, padded with -1.
 
     A QueryError where a query is none. (A single attribute is a disjunction of one.)
@@ -150,7 +149,7 @@ def parities(domain: Domain, k: int) -> Workload:
     return Workload(domain, (Parities(domain, attributes),), f"parities:{k}")
 
 
-def _one_larger(sets: NDArray[np.int32], width: int) -> NDArray[np.int32]:
+def _one_larger(sets: Ints, width: int) -> Ints:
     """Every increasing set of numbers below `width` whose first members are one of the given sets."""
     choices = width - 1 - sets[:, -1].astype(np.int64)
     begin = np.cumsum(choices) - choices

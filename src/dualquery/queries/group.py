@@ -30,7 +30,7 @@ from dualquery.errors import QueryError
 from dualquery.queries.countable import Bound
 from dualquery.table.domain import Domain
 from dualquery.table.records import Records
-from dualquery.types import Integers
+from dualquery.types import Flags, Integers, Ints
 
 NONE = -1  # pads the rows of literals and attributes
 
@@ -44,14 +44,14 @@ class Predicates:
     equal arrays.
     """
 
-    attribute: NDArray[np.int32]
-    start: NDArray[np.int64]
-    values: NDArray[np.int32]
+    attribute: Ints
+    start: Integers
+    values: Ints
 
     def __len__(self) -> int:
         return len(self.attribute)
 
-    def accepted(self, predicate: int) -> NDArray[np.int32]:
+    def accepted(self, predicate: int) -> Ints:
         return self.values[self.start[predicate] : self.start[predicate + 1]]
 
     @staticmethod
@@ -64,7 +64,7 @@ class Predicates:
         )
 
 
-def equalities(domain: Domain, attributes: NDArray[np.integer]) -> tuple[Predicates, NDArray[np.int64]]:
+def equalities(domain: Domain, attributes: NDArray[np.integer]) -> tuple[Predicates, Integers]:
     """`attribute = value` in canonical form for the given attributes, and each one's first number.
 
     A binary attribute has the one predicate `= 1`, any other attribute one for each value.
@@ -82,12 +82,10 @@ def equalities(domain: Domain, attributes: NDArray[np.integer]) -> tuple[Predica
     return predicates, first[:-1]
 
 
-def equality_literal(
-    first: NDArray[np.int64], sizes: NDArray[np.integer], codes: NDArray[np.integer]
-) -> NDArray[np.int64]:
+def equality_literal(first: Integers, sizes: NDArray[np.integer], codes: NDArray[np.integer]) -> Integers:
     """The literal `attribute = code` among `equalities`; of a binary attribute `= 0` is the negated `= 1`."""
     binary = sizes == 2
-    literal: NDArray[np.int64] = 2 * first + np.where(binary, codes == 0, 2 * codes)
+    literal: Integers = 2 * first + np.where(binary, codes == 0, 2 * codes)
     return literal
 
 
@@ -103,7 +101,7 @@ def concatenated(tables: list[Predicates]) -> Predicates:
     )
 
 
-def literal_truth(predicates: Predicates, record: NDArray[np.int32]) -> NDArray[np.uint8]:
+def literal_truth(predicates: Predicates, record: Ints) -> NDArray[np.uint8]:
     """For each literal 2p, 2p + 1 whether it holds of the record; at the end a one, for padding."""
     truth = np.ones(2 * len(predicates) + 1, np.uint8)
     lengths = np.diff(predicates.start)
@@ -150,14 +148,14 @@ class Group(ABC):
         return Bound((alone * unit, alone * unit**2), (apart * unit, apart * unit**2), each=unit)
 
     @abstractmethod
-    def add_answers(self, record: NDArray[np.int32], answers: NDArray[np.int32]) -> None:
+    def add_answers(self, record: Ints, answers: Ints) -> None:
         """answers[q] += q(record) for every query."""
 
     @abstractmethod
-    def scope(self) -> NDArray[np.int32]:
+    def scope(self) -> Ints:
         """The distinct sets of attributes that queries ask about: one row per set, increasing, padded with -1."""
 
-    def table_starts(self) -> NDArray[np.int64] | None:
+    def table_starts(self) -> Integers | None:
         """Where the queries fall into runs that each partition the records: the first of each run, and the size."""
         return None
 
@@ -170,7 +168,7 @@ class Group(ABC):
         return self.size
 
     @abstractmethod
-    def take(self, indices: NDArray[np.int64]) -> Group:
+    def take(self, indices: Integers) -> Group:
         """Some of the queries, in this order."""
 
     def sampled(self, rng: np.random.Generator, *, queries: int, cells: int) -> Sample:
@@ -189,18 +187,18 @@ class Group(ABC):
         """Write what is asked into a digest: equal bytes for equal queries, however they are stored."""
 
     @abstractmethod
-    def texts(self, indices: NDArray[np.int64]) -> list[str]:
+    def texts(self, indices: Integers) -> list[str]:
         """Some of the queries in the query language."""
 
     @abstractmethod
-    def products(self, indices: NDArray[np.int64]) -> ProductRows:
+    def products(self, indices: Integers) -> ProductRows:
         """Some of the queries as products of predicates, or a QueryError where this kind has no such form."""
 
 
 class Sample(NamedTuple):
     """Some queries of a group: their numbers in it, and the queries themselves."""
 
-    indices: NDArray[np.int64]
+    indices: Integers
     group: Group
 
 
@@ -214,22 +212,20 @@ class ProductRows:
     """
 
     predicates: Predicates
-    literals: NDArray[np.int32]
-    complement: NDArray[np.bool_]
-    positions: NDArray[np.int64]
-    parities: NDArray[np.int32]
-    parity_positions: NDArray[np.int64]
+    literals: Ints
+    complement: Flags
+    positions: Integers
+    parities: Ints
+    parity_positions: Integers
 
     @staticmethod
-    def of_products(
-        predicates: Predicates, literals: NDArray[np.int32], complement: NDArray[np.bool_] | None = None
-    ) -> ProductRows:
+    def of_products(predicates: Predicates, literals: Ints, complement: Flags | None = None) -> ProductRows:
         flags = np.zeros(len(literals), np.bool_) if complement is None else complement
         positions = np.arange(len(literals), dtype=np.int64)
         return ProductRows(predicates, literals, flags, positions, _NO_ROWS, NO_POSITIONS)
 
     @staticmethod
-    def of_parities(parities: NDArray[np.int32]) -> ProductRows:
+    def of_parities(parities: Ints) -> ProductRows:
         positions = np.arange(len(parities), dtype=np.int64)
         return ProductRows(NO_PREDICATES, _NO_ROWS, NO_FLAGS, NO_POSITIONS, parities, positions)
 
@@ -240,30 +236,25 @@ _NO_ROWS = np.empty((0, 0), np.int32)
 NO_PREDICATES = Predicates(np.empty(0, np.int32), np.zeros(1, np.int64), np.empty(0, np.int32))
 
 
-def row_keys(rows: NDArray[np.int32]) -> Integers:
-    """A number for each row, in their order and equal where they are, of 64 bits made of the entries if they fit."""
+def distinct_sets(rows: Ints) -> Ints:
+    """Distinct rows, in order, through one 64-bit key a row where that is possible."""
     base = int(rows.max(initial=0)) + 2
     if base ** rows.shape[1] < 1 << 63:
         key = np.zeros(len(rows), np.int64)
         for column in rows.T:
             key = key * base + column + 1
-        return key
-    return np.unique(rows, axis=0, return_inverse=True)[1].ravel()
+        return rows[np.unique(key, return_index=True)[1]]
+    return np.unique(rows, axis=0)
 
 
-def distinct_sets(rows: NDArray[np.int32]) -> NDArray[np.int32]:
-    """Distinct rows, in order."""
-    return rows[np.unique(row_keys(rows), return_index=True)[1]]
-
-
-def increasing_sets(attributes: NDArray[np.int32]) -> NDArray[np.int32]:
+def increasing_sets(attributes: Ints) -> Ints:
     """Each row sorted, its padding moved to the end."""
     last = np.iinfo(np.int32).max
     ordered = np.sort(np.where(attributes == NONE, last, attributes), axis=1)
     return np.where(ordered == last, NONE, ordered).astype(np.int32)
 
 
-def stacked(rows: list[NDArray[np.int32]]) -> NDArray[np.int32]:
+def stacked(rows: list[Ints]) -> Ints:
     """Rectangles below one another, padded to the width of the widest."""
     if len(rows) == 1:
         return rows[0]
@@ -276,7 +267,7 @@ def stacked(rows: list[NDArray[np.int32]]) -> NDArray[np.int32]:
     return out
 
 
-def padded(rows: list[tuple[int, ...]]) -> NDArray[np.int32]:
+def padded(rows: list[tuple[int, ...]]) -> Ints:
     """Rows of different lengths in one rectangle, padded at the end."""
     lengths = np.array([len(row) for row in rows])
     out = np.full((len(rows), max(1, int(lengths.max(initial=0)))), NONE, np.int32)
@@ -290,13 +281,13 @@ class NotProducts(Group):
     noun: ClassVar[str]
     predicates = NO_PREDICATES
 
-    def scope(self) -> NDArray[np.int32]:
+    def scope(self) -> Ints:
         return padded([tuple(range(self.domain.width))])
 
-    def add_answers(self, record: NDArray[np.int32], answers: NDArray[np.int32]) -> None:
+    def add_answers(self, record: Ints, answers: Ints) -> None:
         answers += self.counts(Records.from_rows(self.domain, record[None, :])).astype(np.int32)
 
-    def products(self, indices: NDArray[np.int64]) -> ProductRows:
+    def products(self, indices: Integers) -> ProductRows:
         raise QueryError(
             f"{self.noun} are no products of conditions on single attributes, which this mechanism needs; "
             "use a mechanism that measures the queries themselves"
@@ -364,16 +355,16 @@ def _schema_text(domain: Domain) -> str:
 class Numbering:
     """New numbers for the predicates in use: first those of one value, then the longer ones."""
 
-    number: NDArray[np.int64]  # of each old predicate, where it is in use
-    flipped: NDArray[np.bool_]  # whether the canonical predicate is the negation of the old one
-    short: NDArray[np.int64]  # (attribute, value) by increasing number
+    number: Integers  # of each old predicate, where it is in use
+    flipped: Flags  # whether the canonical predicate is the negation of the old one
+    short: Integers  # (attribute, value) by increasing number
     long: list[tuple[int, tuple[int, ...]]]  # (attribute, values) by increasing number
 
     def long_text(self) -> str:
         return json.dumps(self.long)
 
 
-def numbering_of(predicates: Predicates, literals: NDArray[np.int32], domain: Domain) -> Numbering:
+def numbering_of(predicates: Predicates, literals: Ints, domain: Domain) -> Numbering:
     used = np.zeros(len(predicates) + 1, np.bool_)
     used[literals >> 1] = True  # padding, -1 >> 1 = -1, marks the last place, which is nobody's
     lengths = np.diff(predicates.start)
@@ -412,9 +403,7 @@ def _canonical_values(predicates: Predicates, p: int, size: int) -> tuple[tuple[
     return tuple(values.tolist()), False
 
 
-def canonical_rows(
-    literals: NDArray[np.int32], flags: NDArray[np.bool_] | None, numbering: Numbering
-) -> tuple[NDArray[np.int32], NDArray[np.bool_]]:
+def canonical_rows(literals: Ints, flags: Flags | None, numbering: Numbering) -> tuple[Ints, Flags]:
     translation = np.empty(2 * len(numbering.number) + 1, np.int32)
     translation[:-1:2] = 2 * numbering.number + numbering.flipped
     translation[1::2] = 2 * numbering.number + ~numbering.flipped
@@ -428,7 +417,7 @@ def canonical_rows(
     return rows, complement
 
 
-def sorted_rows(rows: NDArray[np.integer]) -> NDArray[np.int32]:
+def sorted_rows(rows: NDArray[np.integer]) -> Ints:
     """Each row sorted, and columns that hold nothing but padding dropped."""
     out = np.sort(rows.astype(np.int32, copy=False), axis=1)
     return out[:, : int((out != PAD).any(axis=0).sum())]

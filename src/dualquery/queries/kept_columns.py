@@ -16,10 +16,10 @@ from numpy.typing import NDArray
 from dualquery.compiled import njit
 from dualquery.queries.bit_columns import predicate_bits
 from dualquery.queries.group import NONE, Group, NotProducts, Predicates, ProductRows
-from dualquery.queries.means import CellMeans
+from dualquery.queries.question import CellMeans
 from dualquery.queries.tables import Tables
 from dualquery.table.records import BitItems, Records, SparseItems, pack_bits, unpack_bits
-from dualquery.types import Integers, Words
+from dualquery.types import Integers, Ints, Words
 
 MOST_BYTES = 256 << 20  # kept at once
 MOST_ROWS = 1 << 22  # whose cells are kept; of more they are worked out some at a time
@@ -129,7 +129,7 @@ class KeptColumns:
             np.uint64
         )
 
-    def _column(self, attribute: int, accepted: NDArray[np.int32]) -> Words:
+    def _column(self, attribute: int, accepted: Ints) -> Words:
         values = tuple(accepted.tolist())
         return self._keep((attribute, values), lambda: self._bits(attribute, values)).view(np.uint64)
 

@@ -24,10 +24,7 @@ from numpy.typing import NDArray
 
 from dualquery.errors import DualQueryError, QueryError
 from dualquery.queries.countable import ONE_CELL, Bound
-from dualquery.queries.group import (
-    Digest,
-    NotProducts,
-)
+from dualquery.queries.group import Digest, NotProducts
 from dualquery.queries.language.formula import Fault, Phrase, Token, read_each, tokens_of
 from dualquery.queries.language.vocabulary import quoted_where_needed, unknown_name
 from dualquery.queries.workload import Grammar, Workload, check_count
@@ -36,7 +33,7 @@ from dualquery.table.codes import CodeTable, cells_of
 from dualquery.table.reading import read_table
 from dualquery.table.reading.source import WantedColumns
 from dualquery.table.records import Records
-from dualquery.types import Integers, Words
+from dualquery.types import Integers, Ints, Words
 
 
 @dataclass(frozen=True, eq=False)
@@ -52,7 +49,7 @@ class Lists(NotProducts):
     """Lists of cells, how each is written, and what the cells are called."""
 
     domain: CodeTable
-    start: NDArray[np.int64]
+    start: Integers
     cells: Words
     said: tuple[str, ...] = field(repr=False)
     catalogue: Catalogue = field(repr=False)
@@ -77,13 +74,13 @@ class Lists(NotProducts):
         place = np.searchsorted(self.catalogue.cells, self.cells)
         return self.domain.records(self.catalogue.texts[place if more else place[:0]])
 
-    def add_answers(self, record: NDArray[np.int32], answers: NDArray[np.int32]) -> None:
+    def add_answers(self, record: Ints, answers: Ints) -> None:
         cell = cells_of([np.array([code], np.uint64) for code in record.tolist()], 1)[0]
         hits = np.concatenate([[0], np.cumsum(self.cells == cell)])
         answers += (hits[self.start[1:]] - hits[self.start[:-1]]).astype(np.int32)
 
     @cached_property
-    def _times(self) -> NDArray[np.int64]:
+    def _times(self) -> Integers:
         """In how many lists the most often named cells lie, falling."""
         return np.sort(np.unique(self.cells, return_counts=True)[1])[::-1].astype(np.int64)
 
@@ -99,7 +96,7 @@ class Lists(NotProducts):
     def longest(self) -> int:
         return int(np.diff(self.start).max(initial=0))
 
-    def take(self, indices: NDArray[np.int64]) -> Lists:
+    def take(self, indices: Integers) -> Lists:
         lengths = np.diff(self.start)[indices]
         start = np.concatenate([[0], np.cumsum(lengths)]).astype(np.int64)
         places = np.arange(start[-1]) + np.repeat(self.start[indices] - start[:-1], lengths)
@@ -110,7 +107,7 @@ class Lists(NotProducts):
         digest.add("lists end at", np.ascontiguousarray(self.start, "<i8").data, self.start.shape)
         digest.add("cells", np.ascontiguousarray(self.cells, "<u8").data, self.cells.shape)
 
-    def texts(self, indices: NDArray[np.int64]) -> list[str]:
+    def texts(self, indices: Integers) -> list[str]:
         return [self.said[i] for i in indices.tolist()]
 
 

@@ -17,6 +17,7 @@ from dualquery.queries.group import NONE, Predicates, concatenated, equalities, 
 from dualquery.queries.language.vocabulary import ranked_codes, unknown_name
 from dualquery.queries.workload import Workload, check_count, check_order
 from dualquery.table.domain import Domain
+from dualquery.types import Flags, Integers, Words
 
 _LONGEST_LOOKUP = 1 << 22
 
@@ -29,20 +30,20 @@ class Stream:
             raise QueryError(f"the seed of a workload must not be negative, and {seed} is")
         self._bits = np.random.PCG64(seed)
 
-    def below(self, bounds: NDArray[np.integer]) -> NDArray[np.int64]:
+    def below(self, bounds: NDArray[np.integer]) -> Integers:
         """Integers in [0, bound), uniform up to bound / 2^53."""
-        raw: NDArray[np.uint64] = self._bits.random_raw(bounds.size).reshape(bounds.shape)
+        raw: Words = self._bits.random_raw(bounds.size).reshape(bounds.shape)
         return ((raw >> np.uint64(11)) * 2.0**-53 * bounds).astype(np.int64)
 
-    def coins(self, shape: tuple[int, ...]) -> NDArray[np.bool_]:
+    def coins(self, shape: tuple[int, ...]) -> Flags:
         words = -(-int(np.prod(shape)) // 64)
-        raw: NDArray[np.uint64] = self._bits.random_raw(words).astype("<u8")
+        raw: Words = self._bits.random_raw(words).astype("<u8")
         return np.unpackbits(raw.view(np.uint8), count=int(np.prod(shape))).reshape(shape).view(np.bool_)
 
 
 def range_pairs(
     stream: Stream, steps: int, count: int, *, whole: bool
-) -> tuple[NDArray[np.int64], NDArray[np.int64], NDArray[np.int64]]:
+) -> tuple[Integers, Integers, Integers]:
     """Uniform pairs first <= last below `steps`: the distinct firsts and lasts, and the place of each draw.
 
     Without `whole`, the pair (0, steps − 1) is not drawn.
@@ -65,7 +66,7 @@ class Urn:
     pushed past the integers of each attribute already drawn that it has reached.
     """
 
-    def __init__(self, weights: NDArray[np.int64]) -> None:
+    def __init__(self, weights: Integers) -> None:
         self._weights = weights
         self._ends = np.cumsum(weights)
         self._owner = (
@@ -74,7 +75,7 @@ class Urn:
             else None
         )
 
-    def draw(self, stream: Stream, k: int, count: int) -> NDArray[np.int64]:
+    def draw(self, stream: Stream, k: int, count: int) -> Integers:
         """k attributes for each of `count` queries, increasing: one column per query."""
         drawn = np.empty((k, count), np.int64)
         left = np.full(count, self._ends[-1])
@@ -137,9 +138,7 @@ def weighted_conjunctions(domain: Domain, k: int, count: int, seed: int, popular
     return Workload(domain, (group,), f"weighted:{k}:{count}:{seed}")
 
 
-def _drawn_conjunctions(
-    domain: Domain, k: int, count: int, seed: int, weights: NDArray[np.int64]
-) -> Conjunctions:
+def _drawn_conjunctions(domain: Domain, k: int, count: int, seed: int, weights: Integers) -> Conjunctions:
     check_order(domain, k, "conjunctions")
     check_count(count)
     eligible = int(np.count_nonzero(weights))
@@ -175,7 +174,7 @@ def ranges(domain: Domain, attributes: str | Sequence[str], count: int, seed: in
         raise QueryError("a range needs at least one attribute, and each only once")
     stream = Stream(seed)
     tables: list[Predicates] = []
-    columns: list[NDArray[np.int64]] = []
+    columns: list[Integers] = []
     for attribute in numbers:
         predicates, literals = _drawn_ranges(domain, attribute, count, stream)
         columns.append(literals + 2 * sum(map(len, tables)))
@@ -196,9 +195,7 @@ def _ordered_attribute(domain: Domain, name: str) -> int:
     return attribute
 
 
-def _drawn_ranges(
-    domain: Domain, attribute: int, count: int, stream: Stream
-) -> tuple[Predicates, NDArray[np.int64]]:
+def _drawn_ranges(domain: Domain, attribute: int, count: int, stream: Stream) -> tuple[Predicates, Integers]:
     """The distinct ranges that were drawn, and the literal of each draw."""
     ranked = np.array(ranked_codes(domain.column_of(attribute)[1]), np.int64)
     size, steps = int(domain.sizes[attribute]), len(ranked)
@@ -228,9 +225,7 @@ def _drawn_ranges(
 PREDICATES = 6  # at most, of an attribute
 
 
-def mixed_questions(
-    domain: Domain, attributes: NDArray[np.int64], orders: NDArray[np.int64], stream: Stream
-) -> Conjunctions:
+def mixed_questions(domain: Domain, attributes: Integers, orders: Integers, stream: Stream) -> Conjunctions:
     """Conjunctions about orders[q] of the attributes given, each of which has two values or more."""
     pairs: list[tuple[int, list[int]]] = []
     starts = [0]

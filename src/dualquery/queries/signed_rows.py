@@ -16,19 +16,18 @@ from itertools import combinations
 from math import comb
 
 import numpy as np
-from numpy.typing import NDArray
 
 from dualquery.errors import QueryError
 from dualquery.queries.group import NONE
 from dualquery.queries.workload import Workload
-from dualquery.types import Integers, Reals
+from dualquery.types import Flags, Integers, Reals
 
 
 @dataclass(frozen=True, eq=False)
 class SignedRows:
     """Each query as offset + slope · Π_j (a literal of attribute j), or (1 + χ_S)/2 where it is a parity.
 
-    Integers of attributes, padded with -1, and the sign s_j of each.
+    Rows of attributes, padded with -1, and the sign s_j of each.
     """
 
     width: int
@@ -36,7 +35,7 @@ class SignedRows:
     signs: Reals
     offset: Reals
     slope: Reals
-    parity: NDArray[np.bool_]
+    parity: Flags
 
     @staticmethod
     def of(workload: Workload) -> SignedRows:
@@ -127,7 +126,7 @@ class MeasuredParities:
         return self.chi[np.searchsorted(key_of(self.sets, width), key_of(wanted, width))]
 
 
-def key_of(sets: Integers, width: int) -> NDArray[np.int64]:
+def key_of(sets: Integers, width: int) -> Integers:
     key = np.zeros(len(sets), np.int64)
     for column in sets.T:
         key = key * width + column

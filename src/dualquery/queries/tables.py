@@ -46,12 +46,12 @@ from dualquery.queries.group import (
 from dualquery.queries.language.formula import texts_of
 from dualquery.table.domain import Domain
 from dualquery.table.records import BitItems, Records, SparseItems, pack_bits, unpack_bits
-from dualquery.types import Integers, Set
+from dualquery.types import Integers, Ints, Reals, Set, Words
 
 WORTH_COVERING = 20_000_000  # records times tables: from here on the search for a cover pays
 WORTH_MERGING = 64  # tables
 _TASTE = 1 << 14  # records that are looked at before all are told apart
-Numbers = TypeVar("Numbers", NDArray[np.int64], NDArray[np.float64])
+Numbers = TypeVar("Numbers", Integers, Reals)
 
 MOST_COVERED = 20_000  # tables: the search for a cover of more takes too long
 
@@ -67,7 +67,7 @@ class Tables(Group):
     sets: tuple[tuple[int, ...], ...]
 
     @cached_property
-    def starts(self) -> NDArray[np.int64]:
+    def starts(self) -> Integers:
         """The number of each table's first cell, and at the end the number of all cells."""
         sizes = self.domain.sizes.tolist()  # Python integers: exact, however large
         cells = [prod([sizes[j] for j in members]) for members in self.sets]
@@ -97,7 +97,7 @@ class Tables(Group):
     def counts(self, records: Records) -> Integers:
         return self.weighed(records)
 
-    def weighed(self, records: Records, weights: NDArray[np.int64] | None = None) -> Integers:
+    def weighed(self, records: Records, weights: Integers | None = None) -> Integers:
         """The counts of records that each stand for so many; without weights for themselves."""
         counts = np.zeros(self.size, np.int64)
         used = sorted({j for members in self.sets for j in members})
@@ -131,7 +131,7 @@ class Tables(Group):
         kept = [tuple(used.index(j) for j in members) for members in self.sets]
         return cover_of(kept, [int(size) for size in self.domain.sizes[used]])
 
-    def add_answers(self, record: NDArray[np.int32], answers: NDArray[np.int32]) -> None:
+    def add_answers(self, record: Ints, answers: Ints) -> None:
         sizes = self.domain.sizes
         for members, start in zip(self.sets, self.starts[:-1], strict=True):
             cell = 0
@@ -139,10 +139,10 @@ class Tables(Group):
                 cell = cell * int(sizes[j]) + int(record[j])
             answers[start + cell] += 1
 
-    def scope(self) -> NDArray[np.int32]:
+    def scope(self) -> Ints:
         return padded([*dict.fromkeys(sorted(self.sets))])
 
-    def table_starts(self) -> NDArray[np.int64]:
+    def table_starts(self) -> Integers:
         return self.starts
 
     def most_satisfied(self) -> int:
@@ -151,7 +151,7 @@ class Tables(Group):
     def most_differing(self) -> int:
         return 2 * int((np.diff(self.starts) > 1).sum())
 
-    def take(self, indices: NDArray[np.int64]) -> Conjunctions:
+    def take(self, indices: Integers) -> Conjunctions:
         return Conjunctions(self.domain, self.predicates, self._literals(indices))
 
     def sampled(self, rng: np.random.Generator, *, queries: int, cells: int) -> Sample:
@@ -177,14 +177,14 @@ class Tables(Group):
     def predicates(self) -> Predicates:
         return self._equalities[0]
 
-    def texts(self, indices: NDArray[np.int64]) -> list[str]:
+    def texts(self, indices: Integers) -> list[str]:
         return texts_of(self.domain, self.products(indices))
 
-    def products(self, indices: NDArray[np.int64]) -> ProductRows:
+    def products(self, indices: Integers) -> ProductRows:
         return ProductRows.of_products(self.predicates, self._literals(indices))
 
     @cached_property
-    def _equalities(self) -> tuple[Predicates, NDArray[np.int64]]:
+    def _equalities(self) -> tuple[Predicates, Integers]:
         """`attribute = value` for the attributes that occur, and the number of each attribute's first."""
         attributes = np.unique([j for members in self.sets for j in members]).astype(np.int32)
         predicates, numbers = equalities(self.domain, attributes)
@@ -193,10 +193,10 @@ class Tables(Group):
         return predicates, first
 
     @cached_property
-    def _members(self) -> NDArray[np.int32]:
+    def _members(self) -> Ints:
         return padded(list(self.sets))
 
-    def _literals(self, cells: NDArray[np.int64]) -> NDArray[np.int32]:
+    def _literals(self, cells: Integers) -> Ints:
         """Cells as rows of literals; the number of a cell varies fastest in the last attribute."""
         sizes = self.domain.sizes.astype(np.int64)
         table = np.searchsorted(self.starts, cells, side="right") - 1
@@ -264,7 +264,7 @@ def _distinct(records: Records, used: list[int], tables: int) -> tuple[NDArray[n
     return codes, weights
 
 
-def _keys(codes: NDArray[np.unsignedinteger]) -> NDArray[np.uint64]:
+def _keys(codes: NDArray[np.unsignedinteger]) -> Words:
     """A 64-bit hash of each record."""
     key = np.zeros(codes.shape[1], np.uint64)
     for column in codes:
@@ -273,7 +273,7 @@ def _keys(codes: NDArray[np.unsignedinteger]) -> NDArray[np.uint64]:
     return key
 
 
-def centred(table: NDArray[np.float64], first: int = 0) -> NDArray[np.float64]:
+def centred(table: Reals, first: int = 0) -> Reals:
     """A table less its means along each attribute; the axes before the first are those of several tables."""
     for axis in range(first, table.ndim):
         # `mean`, without its preparations
@@ -385,12 +385,12 @@ def _worth_sharing(rows: int) -> int:
 
 def count_covered(
     codes: NDArray[np.unsignedinteger],
-    weights: NDArray[np.int64],
+    weights: Integers,
     sizes: NDArray[np.integer],
     cover: Cover,
     sets: Sequence[Set],
-    starts: NDArray[np.int64],
-    counts: NDArray[np.int64],
+    starts: Integers,
+    counts: Integers,
 ) -> None:
     """counts[starts[t] + cell] += the weight of the records in that cell of sets[t]."""
     width = max(len(members) for members in cover.sets)

@@ -46,7 +46,7 @@ from dualquery.table.database import Database, Linked
 from dualquery.table.domain import Domain
 from dualquery.table.records import Codes, ColumnCodes, Records, smallest_type
 from dualquery.table.units import Members, Units
-from dualquery.types import Integers, Set
+from dualquery.types import Flags, Integers, Ints, Set
 
 WHOLE = 1_000  # L
 MOST_PAIRED = 16  # rows of a unit that are looked at in pairs: the first ones, whose order is a unit's own
@@ -70,14 +70,14 @@ class View:
         return made(self.child)
 
     @cached_property
-    def number(self) -> NDArray[np.int64]:
+    def number(self) -> Integers:
         """E of a unit with 0, 1, 2, … rows."""
         rows = np.arange(self.database.child(self.child).at_most + 1)
         paired = np.minimum(rows, MOST_PAIRED)
         return rows if self.slots == 1 else paired * (paired - 1)
 
     @cached_property
-    def weights(self) -> NDArray[np.int64]:
+    def weights(self) -> Integers:
         """What each flat record of a unit with 0, 1, 2, … rows weighs."""
         most = np.maximum(self.number, 1)
         return WHOLE * np.minimum(most, self.c) // (most * self.c)
@@ -91,7 +91,7 @@ class View:
     def members(self, units: Records) -> Members:
         return cast("Units", units).members[self.database.place(self.child)]
 
-    def blocks(self, units: Records) -> Iterator[tuple[Records, NDArray[np.int64]]]:
+    def blocks(self, units: Records) -> Iterator[tuple[Records, Integers]]:
         """The flat records of some units with their weights, some units at a time."""
         members = self.members(units)
         sizes = members.sizes
@@ -107,9 +107,7 @@ class View:
             yield self._records(units, members, owner, place), self.weights[sizes[owner]]
             first = last
 
-    def _records(
-        self, units: Records, members: Members, owner: NDArray[np.int64], place: NDArray[np.int64]
-    ) -> Records:
+    def _records(self, units: Records, members: Members, owner: Integers, place: Integers) -> Records:
         if self.slots == 1:
             rows = [members.start[owner] + place]
         else:
@@ -184,7 +182,7 @@ class Tallies:
         most = MOST_TALLIED if len(members) == 1 else MOST_OF_PAIRS
         return (*(int(self.table.domain.sizes[a]) for a in members), min(self.table.at_most, most))
 
-    def weights(self, members: Set) -> NDArray[np.int64]:
+    def weights(self, members: Set) -> Integers:
         """What a unit with 0, 1, 2, … rows counts in each of its cells."""
         values = prod(self.shape(members)[:-1])
         c = min(self.c, values)
@@ -274,9 +272,7 @@ def negated(query: Query) -> Query:
     return Query(query.literals, not query.complement)
 
 
-def held(
-    query: Query, column: Callable[[int], ColumnCodes], sizes: NDArray[np.int32], rows: int
-) -> NDArray[np.bool_]:
+def held(query: Query, column: Callable[[int], ColumnCodes], sizes: Ints, rows: int) -> Flags:
     """Which of some records satisfy a query, of whose attributes the codes are given."""
     out = np.ones(rows, np.bool_)
     for attribute, values, flipped in query.literals:
@@ -348,10 +344,10 @@ class OverUnits(NotProducts):
 
         return np.array([order(query) for query in self.queries], np.int64)
 
-    def take(self, indices: NDArray[np.int64]) -> OverUnits:
+    def take(self, indices: Integers) -> OverUnits:
         return OverUnits(self.domain, tuple(self.queries[i] for i in indices.tolist()), self.counted)
 
-    def texts(self, indices: NDArray[np.int64]) -> list[str]:
+    def texts(self, indices: Integers) -> list[str]:
         return [self.queries[i].text(self.wide) for i in indices.tolist()]
 
     def describe(self, digest: Digest) -> None:

@@ -30,7 +30,7 @@ from dualquery.queries.group import (
 )
 from dualquery.table.domain import Domain
 from dualquery.table.records import Records
-from dualquery.types import Integers
+from dualquery.types import Integers, Ints, Reals
 
 _TEXTS_AT_ONCE = 50_000
 
@@ -56,7 +56,7 @@ class Workload(Derived):
                 raise QueryError("the queries of a workload must be about one and the same schema")
 
     @cached_property
-    def starts(self) -> NDArray[np.int64]:
+    def starts(self) -> Integers:
         """The number of each group's first query, and at the end the number of all queries."""
         return np.concatenate([[0], np.cumsum([group.size for group in self.groups])]).astype(np.int64)
 
@@ -66,13 +66,13 @@ class Workload(Derived):
         return int(self.starts[-1])
 
     @cached_property
-    def scope(self) -> NDArray[np.int32]:
+    def scope(self) -> Ints:
         """The distinct sets of attributes that queries ask about: one row per set, increasing, padded with -1."""
         scopes = [group.scope() for group in self.groups]
         return scopes[0] if len(scopes) == 1 else distinct_sets(stacked(scopes))
 
     @property
-    def attributes(self) -> NDArray[np.int64]:
+    def attributes(self) -> Integers:
         touched = np.zeros(self.domain.width, np.bool_)
         touched[self.scope[self.scope != NONE]] = True
         return np.flatnonzero(touched)
@@ -126,12 +126,12 @@ class Workload(Derived):
     def bound(self) -> Bound:
         return sum((group.bound() for group in self.groups), NOTHING)
 
-    def fractions(self, records: Records) -> NDArray[np.float64]:
+    def fractions(self, records: Records) -> Reals:
         """The mean of each query over *public* records, as a fraction of its unit."""
         parts = [group.counts(records) / (group.unit * records.rows) for group in self.groups]
         return np.concatenate(parts)
 
-    def product_rows(self, indices: NDArray[np.int64]) -> ProductRows:
+    def product_rows(self, indices: Integers) -> ProductRows:
         """The product form of the queries with these numbers; cells of tables are made on the way."""
         if len(self.groups) == 1:
             return self.groups[0].products(indices)
@@ -174,7 +174,7 @@ class Grammar:
     reads_file: Callable[[str], bool] = lambda text: False  # whether a question has its records from a file
 
 
-def _renumbered(literals: NDArray[np.int32], first: int) -> NDArray[np.int32]:
+def _renumbered(literals: Ints, first: int) -> Ints:
     """Literals whose predicates are numbered from `first` on."""
     if first == 0:
         return literals

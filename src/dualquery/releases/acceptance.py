@@ -31,7 +31,7 @@ from dualquery.mechanisms.mechanism import Task
 from dualquery.privacy.noise import Noise
 from dualquery.queries.derived import WEIGHT, Errors
 from dualquery.queries.language.vocabulary import unknown_name
-from dualquery.queries.means import values_of
+from dualquery.queries.question import values_of
 from dualquery.queries.random_families import Stream
 from dualquery.queries.tables import Tables
 from dualquery.releases.certificate import VERDICTS

@@ -237,7 +237,9 @@ def versions() -> dict[str, str]:
 
 
 def _frozen(value: Any) -> Any:
-    if isinstance(value, dict | MappingProxyType):
+    if isinstance(value, MappingProxyType):
+        return value  # as it was frozen here before
+    if isinstance(value, dict):
         return MappingProxyType({key: _frozen(item) for key, item in value.items()})
     return tuple(map(_frozen, value)) if isinstance(value, list | tuple) else value
 

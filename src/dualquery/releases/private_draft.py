@@ -33,9 +33,9 @@ from dualquery.privacy.curator import Curator, threshold
 from dualquery.privacy.neighbours import Neighbours
 from dualquery.privacy.noise import Gaussian
 from dualquery.privacy.prices import Portion, portion
-from dualquery.queries.cells import DistinctTexts, SortedCells
 from dualquery.queries.countable import ONE_CELL, Countable, Together
 from dualquery.queries.derived import Multiplied
+from dualquery.queries.statistics import DistinctTexts, SortedCells
 from dualquery.randomness import entropy_from
 from dualquery.releases import draft_columns
 from dualquery.releases.arguments import (

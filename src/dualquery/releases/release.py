@@ -285,14 +285,9 @@ class Release:
             first = rest = np.array([math.nan if bar is None else bar for bar in told[::2]])
         bars = np.sqrt((1 - share) ** 2 * first**2 + share**2 * rest**2) / np.maximum(whole, 1e-300)
         known = whole > 0
-        return [
-            Answer(
-                text,
-                float(value) if there else math.nan,
-                min(float(bar), 1.0) if there and bar == bar else None,
-            )
-            for text, value, bar, there in zip(texts, share, bars, known, strict=True)
-        ]
+        told = np.where(known, share, math.nan).tolist()
+        widths = [min(bar, 1.0) if bar == bar else None for bar in np.where(known, bars, math.nan).tolist()]
+        return [Answer(*each) for each in zip(texts, told, widths, strict=True)]
 
     def _groups(self, texts: Sequence[str], places: Sequence[str]) -> tuple[Group, ...]:
         """The questions of some texts; those about rows of a database are read as such."""
@@ -406,9 +401,7 @@ class Release:
         return made()
 
     def to_polars(self) -> polars.DataFrame:
-        import polars
-
-        frame: Any = polars.from_arrow(self.to_arrow())
+        frame: polars.DataFrame = as_frame(self.to_arrow(), "polars")
         return frame
 
     def save(

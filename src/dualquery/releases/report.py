@@ -347,13 +347,15 @@ def _figure(picture: Figure) -> str:
 def histograms(records: Records, release: Release | None = None) -> list[Figure]:
     """The shares of the values of each column, with the bars of their release where it is given, and of a block of
     items the most frequent ones."""
-    pictures = []
+    shown = []
     for position, column in enumerate(records.domain.columns[: plots.MOST_COLUMNS]):
         codes = records.columns[position]
         labels: Sequence[object]
         if isinstance(column, Items):
-            labels = range(column.first, column.first + column.count)
-            counts = item_counts(codes, column.count)
+            counts, labels = (
+                item_counts(codes, column.count),
+                range(column.first, column.first + column.count),
+            )
         else:
             assert isinstance(codes, np.ndarray), "only blocks of items are stored otherwise"
             counts, labels = np.bincount(codes, minlength=len(column.labels)), column.labels
@@ -363,21 +365,30 @@ def histograms(records: Records, release: Release | None = None) -> list[Figure]
             kept = np.argsort(-shares, kind="stable")[:MOST_BARS]
             what = "items" if isinstance(column, Items) else "values"
             caption = f"the {MOST_BARS} most frequent of {len(shares):,} {what}"
-        bars = _bars_of(release, position, kept) if release is not None and release.replicas else None
-        svg = plots.histogram(
-            [str(labels[i]) for i in kept.tolist()], shares[kept], name=column.name, bars=bars
-        )
-        pictures.append(Figure(column.name, svg, caption))
-    return pictures
+        shown.append((column, [str(labels[i]) for i in kept.tolist()], shares[kept], kept, caption))
+    bars: Sequence[NDArray[np.float64] | None] = [None] * len(shown)
+    if release is not None and release.replicas:
+        bars = _bars_of(release, [kept for *_, kept, _ in shown])
+    return [
+        Figure(column.name, plots.histogram(labels, shares, name=column.name, bars=bar), caption)
+        for (column, labels, shares, _, caption), bar in zip(shown, bars, strict=True)
+    ]
 
 
-def _bars_of(release: Release, position: int, kept: NDArray[np.int64]) -> NDArray[np.float64]:
-    """The 95% bars of some values of a column, or of the items themselves."""
-    domain, start = release.domain, release.domain.starts[position]
-    items = isinstance(domain.columns[position], Items)
-    sets = tuple((start + int(i),) for i in kept) if items else ((start,),)
-    bars = np.array([each.error or 0.0 for each in release.answers_of(Tables(domain, sets))])
-    return bars[1::2] if items else bars[kept]
+def _bars_of(release: Release, kept: Sequence[NDArray[np.int64]]) -> list[NDArray[np.float64]]:
+    """The 95% bars of some values of each column, or of the items themselves; all asked for at once."""
+    domain = release.domain
+    sets = [
+        [(start + int(i),) for i in mine] if isinstance(column, Items) else [(start,)]
+        for column, start, mine in zip(domain.columns, domain.starts, kept, strict=False)
+    ]
+    asked = Tables(domain, tuple(each for those in sets for each in those))
+    told = np.array([each.error or 0.0 for each in release.answers_of(asked)])
+    parts = np.split(told, asked.starts[np.cumsum([len(those) for those in sets])[:-1]])
+    return [
+        part[1::2] if isinstance(column, Items) else part[mine]
+        for column, part, mine in zip(domain.columns, parts, kept, strict=False)
+    ]
 
 
 def heat_maps(records: Records) -> list[Figure]:

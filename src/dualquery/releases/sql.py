@@ -32,10 +32,8 @@ class SqlQuery:
     def __init__(self, duckdb: Any, text: str, keys: Mapping[str, str] | None = None) -> None:
         if not isinstance(text, str):
             raise QueryError(f"expected SQL as text, got {type(text).__name__}")
-        self._error, self._keys = (
-            duckdb.Error,
-            {name.lower(): key.lower() for name, key in (keys or {}).items()},
-        )
+        self._error = duckdb.Error
+        self._keys = {name.lower(): key.lower() for name, key in (keys or {}).items()}
         # One thread: groups come in the same order every time, also where nobody asks for one.
         config = {"enable_external_access": "false", "threads": "1"}
         self._connection = duckdb.connect(":memory:", config=config)
@@ -152,19 +150,13 @@ def _selects(tree: Any) -> Iterator[Node]:
 
 
 def _is_data(source: Any) -> bool:
-    return (
-        isinstance(source, dict)
-        and source.get("type") == "BASE_TABLE"
-        and source.get("table_name", "").lower() == DATA
-    )
+    named = isinstance(source, dict) and source.get("type") == "BASE_TABLE"
+    return named and source.get("table_name", "").lower() == DATA
 
 
 def is_scaled(node: Mapping[str, Any]) -> bool:
-    return (
-        node.get("class") == "FUNCTION"
-        and node.get("function_name") in _SCALED
-        and not node.get("distinct", False)
-    )
+    called = node.get("class") == "FUNCTION" and node.get("function_name") in _SCALED
+    return called and not node.get("distinct", False)
 
 
 _OTHERS = """
@@ -232,9 +224,8 @@ def refuse_what_is_not_along_keys(tree: Node, keys: Mapping[str, str]) -> None:
         )
     (select,) = nodes
     _joined_along(select["from_table"], keys)
-    spoken = [
-        select[part] for part in ("select_list", "where_clause", "group_expressions", "having", "modifiers")
-    ]
+    parts = ("select_list", "where_clause", "group_expressions", "having", "modifiers")
+    spoken = [select[part] for part in parts]
     named = {each["column_names"][-1].lower() for each in _walk(spoken) if each.get("class") == "COLUMN_REF"}
     if told := sorted(named & set(keys.values())):
         raise QueryError(

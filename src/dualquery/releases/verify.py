@@ -52,11 +52,12 @@ class Verification:
         """What is certified, in six lines."""
         certificate = self.certificate
         files = sorted(certificate["files"])
+        privacy = words.cost(certificate)
+        if not certificate.private:
+            privacy = f"none: {words.why_not_private(certificate)}"
         facts = {
             "certified": words.headline(certificate),
-            "privacy": words.cost(certificate)
-            if certificate.private
-            else f"none: {words.why_not_private(certificate)}",
+            "privacy": privacy,
             "added up again": f"ε = {words.number_above(self.recounted.epsilon)} by "
             f"{certificate['budget']['accounting']}, from the uses of the table that are listed",
             "made": f"{certificate['created']} by dualquery {certificate['versions']['dualquery']}, mechanism "

@@ -248,7 +248,7 @@ class Service:
         """403 with what is left, before anything is looked at: of the quota, then of the cap."""
         quota, left = self._quota(asked.holder), self.online.left
         price = self.online.rule.price if quote.bound is None else quote.most.units
-        details: dict[str, Any] = {"price": price, "quota": quota, "left": left.to_json()}
+        details: dict[str, Any] = {"price": price, "quota": quota, "left": vars(left)}
         if price > quota["left"]:
             raise ProblemError(
                 403, "quota_exhausted", f"this may cost more than is left of your quota; {_FREE}", **details

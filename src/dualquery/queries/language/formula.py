@@ -16,13 +16,13 @@ from math import prod
 from typing import NamedTuple, NoReturn, TypeVar
 
 import numpy as np
-from numpy.typing import NDArray
 
 from dualquery.errors import QueryError
 from dualquery.queries.group import NONE, ProductRows
 from dualquery.queries.language import vocabulary
 from dualquery.queries.language.vocabulary import WORD, attribute_text, condition_text
 from dualquery.table.domain import Domain
+from dualquery.types import Flags
 
 MOST_CELLS = 1 << 20  # of a truth table
 
@@ -139,14 +139,14 @@ def _from_truth_table(formula: Formula, sizes: dict[int, int]) -> Box:
         raise QueryError("this formula is too tangled to be one query; ask its parts as queries of their own")
     axis = {j: i for i, j in enumerate(attributes)}
 
-    def truth(node: Formula) -> NDArray[np.bool_]:
+    def truth(node: Formula) -> Flags:
         if isinstance(node, Condition):
             i = axis[node.attribute]
             column = np.array([bool(part & node.accepted) for part in classes[i]])
             return column.reshape([-1 if k == i else 1 for k in range(len(shape))])
         if isinstance(node, Negation):
             return ~truth(node.part)
-        join: Callable[..., NDArray[np.bool_]] = np.logical_and if isinstance(node, Every) else np.logical_or
+        join: Callable[..., Flags] = np.logical_and if isinstance(node, Every) else np.logical_or
         return reduce(join, (truth(part) for part in node.parts))
 
     table = np.broadcast_to(truth(formula), shape)
