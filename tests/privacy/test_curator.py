@@ -281,8 +281,8 @@ def test_a_question_that_moves_farther_than_the_test_allows_is_refused():
 
 def test_it_has_its_verbs_and_no_other_way_to_speak():
     public = {name for name in vars(Curator) if not name.startswith("_")}
-    # allow says nothing
-    assert public == {"select", "measure", "exceeds", "frequent", "allow", "ledger", "neighbours"}
+    # allow and of_rows say nothing
+    assert public == {"select", "measure", "exceeds", "frequent", "allow", "of_rows", "ledger", "neighbours"}
 
 
 def test_the_number_of_records_is_free_where_it_is_public_and_one_count_where_not():

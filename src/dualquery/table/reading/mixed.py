@@ -214,7 +214,9 @@ def _book_of(given: str | os.PathLike[str]) -> TableInFile:
 
 
 def _from_sqlite(book: TableInFile, names: Sequence[str] | None) -> Iterator[pa.Table]:
-    with closing(sqlite3.connect(f"{book.path.resolve().as_uri()}?mode=ro", uri=True)) as connection:
+    with closing(
+        sqlite3.connect(f"{book.path.resolve().as_uri()}?mode=ro", uri=True, check_same_thread=False)
+    ) as connection:
         try:
             kinds = "type in ('table', 'view') and name not like 'sqlite_%'"
             named = connection.execute(f"select name from sqlite_master where {kinds}")
