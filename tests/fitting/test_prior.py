@@ -13,7 +13,8 @@ from numpy.typing import NDArray
 from dualquery.fitting.fit import fit
 from dualquery.fitting.fitter import Effort
 from dualquery.fitting.measured import Measured, MeasuredTables
-from dualquery.fitting.prior import PublicRows, Reweighted, Support, fit_with_prior, thinned
+from dualquery.fitting.prior import Reweighted, Support, fit_with_prior, thinned
+from dualquery.fitting.public_rows import PublicRows
 from dualquery.fitting.reweighting import WeighedRows, joined, least, reweighted
 from dualquery.queries.tables import Tables, centred
 from dualquery.table.domain import Categorical, Domain
