@@ -42,11 +42,8 @@ from dualquery.table.graph import Graph
 from dualquery.types import Progress, Reals
 
 FINE = 64  # by which the smallest multiplier is multiplied, so that shares are met and noise is fine
-SHARES = {
-    "degrees": 0.45,
-    "blocks": 0.3,
-    "pairs": 0.25,
-}  # of the squared sensitivity; degrees twice half of theirs
+# Of the squared sensitivity; degrees twice half of theirs.
+SHARES = {"degrees": 0.45, "blocks": 0.3, "pairs": 0.25}
 MOST_PAIRS = 2_000_000  # of vertices that are measured, those with the largest product of degrees
 MOST_CLASSES = 40
 PARTS = 8  # of the pairs, by what is expected of them, each with a prior of its own

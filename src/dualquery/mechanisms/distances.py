@@ -29,7 +29,6 @@ import math
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from functools import lru_cache
-from statistics import NormalDist
 
 import numpy as np
 import pyarrow as pa
@@ -37,7 +36,7 @@ from numpy.typing import NDArray
 
 from dualquery.beliefs.universes import Columns, CoordinateWeights, knots
 from dualquery.errors import BudgetError, QueryError
-from dualquery.mechanisms.error_bars import LEVEL
+from dualquery.mechanisms.error_bars import BAR
 from dualquery.mechanisms.mechanism import Mechanism, Outcome, Plan, Step, Task, hidden
 from dualquery.mechanisms.outcomes import joined_rows, last
 from dualquery.mechanisms.rounds import MeasuredRounds, learner, priced
@@ -52,9 +51,8 @@ from dualquery.table.points import GRID, KNOTS, STEPS, Metric, Points
 from dualquery.types import Fractions, Progress, Reals
 
 FILE = "distance_curves.parquet"
-KnotValues = NDArray[
-    np.float64
-]  # one row per column of the table, one column per knot; NaN where it was not measured
+# One row per column of the table, one column per knot; NaN where it was not measured.
+KnotValues = NDArray[np.float64]
 
 
 @dataclass(frozen=True, eq=False)
@@ -74,7 +72,7 @@ class DistanceCurves:
         return self._summed(group, self.distance, 1)
 
     def bars(self, group: Group) -> Fractions:
-        return NormalDist().inv_cdf((1 + LEVEL) / 2) * np.sqrt(self._summed(group, self.deviation**2, 2))
+        return BAR * np.sqrt(self._summed(group, self.deviation**2, 2))
 
     def _summed(self, group: Group, curves: KnotValues, power: int) -> Fractions:
         if not isinstance(group, Distances):

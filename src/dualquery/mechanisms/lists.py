@@ -21,7 +21,6 @@ import math
 from collections.abc import Iterator
 from dataclasses import dataclass
 from itertools import islice
-from statistics import NormalDist
 
 import numpy as np
 import pyarrow as pa
@@ -30,7 +29,7 @@ from numpy.typing import NDArray
 from dualquery.beliefs.universes import TouchedLists, TouchedWeights
 from dualquery.errors import QueryError
 from dualquery.fitting.shrink import CLEAR, learned, points, posterior
-from dualquery.mechanisms.error_bars import LEVEL
+from dualquery.mechanisms.error_bars import BAR
 from dualquery.mechanisms.mechanism import Mechanism, Outcome, Plan, Step, Task, hidden, least_noise
 from dualquery.mechanisms.rounds import MeasuredRounds, learner, priced, usual_rounds
 from dualquery.mechanisms.wishes import NoWishes, RoundsWishes
@@ -64,7 +63,7 @@ class CellFractions:
         return np.clip(self._summed(group, self.fraction), 0.0, 1.0)
 
     def bars(self, group: Group) -> Fractions:
-        return NormalDist().inv_cdf((1 + LEVEL) / 2) * np.sqrt(self._summed(group, self.deviation**2))
+        return BAR * np.sqrt(self._summed(group, self.deviation**2))
 
     def _summed(self, group: Group, numbers: NDArray[np.float64]) -> Fractions:
         if not isinstance(group, Lists):
@@ -234,9 +233,8 @@ def _plan_learner(task: Task, wanted: RoundsWishes) -> Plan[TouchedParameters]:
     lists = lists_of(task.workload)
     rounds = wanted.rounds
     if rounds is None:
-        cells = (
-            len(lists.cells) / lists.size / len(np.unique(lists.cells))
-        )  # in a list, of those that are named
+        # In a list, of those that are named.
+        cells = len(lists.cells) / lists.size / len(np.unique(lists.cells))
         rounds = usual_rounds(task, typical=cells, most=MOST_ROUNDS)
     chosen = TouchedParameters(**vars(priced(task, rounds)), universe=min(64.0, task.domain.log2_size))
     return Plan(

@@ -242,9 +242,8 @@ def number_of_sets_up_to(width: int, k: int) -> int:
 
 def _number_of_sets(width: int, k: int) -> int:
     """The number of sets of k out of `width`, or anything past _BEYOND."""
-    return comb(
-        width, min(k, width - k, _BEYOND.bit_length())
-    )  # which lies past it, in a width of twice as many
+    most = _BEYOND.bit_length()  # C(2 most, most) lies past it
+    return comb(width, min(k, width - k, most))
 
 
 def _number_of_cells(sizes: list[int], k: int) -> int:

@@ -33,9 +33,8 @@ from dualquery.table.database import Database
 from dualquery.table.domain import Column, Domain
 
 QUANTIFIERS = ("any", "all", "count")
-AskedOfUnits = tuple[
-    Query, tuple[Counted, ...]
-]  # over the attributes of the units and behind them these numbers
+# Over the attributes of the units and behind them these numbers.
+AskedOfUnits = tuple[Query, tuple[Counted, ...]]
 
 
 class RowReader(Reader):
