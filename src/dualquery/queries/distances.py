@@ -322,7 +322,7 @@ DISTANCES = Grammar("distances", "points:FILE, points:random:COUNT", example_of,
 
 
 def _from_file(domain: Points, path: str) -> Distances:
-    """A point a row; columns that the file does not have are not asked about."""
+    """One point per row; columns that the file does not have are not asked about."""
     try:
         table = read_table(path)
         columns = np.array(

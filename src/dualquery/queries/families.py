@@ -193,7 +193,7 @@ def from_spec(domain: Domain, spec: str | Sequence[str]) -> Workload:
 
     marginals:K[:ATTRIBUTE], random:K:COUNT[:SEED], random-literals:K:COUNT[:SEED], parities:K,
     disjunctions:K[:COUNT[:SEED]], ranges:ATTRIBUTE[*ATTRIBUTE…]:COUNT[:SEED], tables:A*B,A*C, regress:Y~A+B, or
-    the path of a file with one query a line.
+    the path of a file with one query per line.
     """
     parts: list[str] = []
     for text in [spec] if isinstance(spec, str) else spec:
