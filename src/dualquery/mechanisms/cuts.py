@@ -88,7 +88,6 @@ def plan(task: Task, wanted: NoWishes) -> Plan[CoarseningParameters]:
     noises = [law.deviation / each for each in times]
     inside = noises[1] * classes / 4 + 0.25 * math.sqrt(task.rows) / 4 + noises[0] * math.sqrt(number) / 16
     return Plan(
-        mechanism="coarsenings",
         task=task,
         reason=f"degrees, {classes} × {classes} blocks and {pairs:,} pairs, raked together",
         parameters=CoarseningParameters(
@@ -243,7 +242,6 @@ def _plan_learner(task: Task, wanted: RoundsWishes) -> Plan[MeasuredRounds]:
     chosen = priced(task, rounds)
     noise, learned = chosen.noise / task.rows, 1 / rounds
     return Plan(
-        mechanism="frieze-kannan",
         task=task,
         reason=f"{rounds} rounds {'as asked' if wanted.rounds else 'from the number of edges'}",
         parameters=chosen,
@@ -261,8 +259,7 @@ def _pairs_of_a_cut(task: Task) -> float:
     assert isinstance(domain, Graph)
     sizes = [
         from_.sum(axis=1) * to.sum(axis=1)
-        for group in task.workload.groups
-        if isinstance(group, Cuts)
+        for group in task.workload.all_of(Cuts)
         for _, from_, to in group.unpacked()
     ]
     both_ways = 1 if domain.directed else 2

@@ -309,8 +309,7 @@ def _sketch(domain: Graph, workload: Workload, rng: np.random.Generator) -> Real
     """A random projection of the memberships of each vertex: equal where all memberships are."""
     number = len(domain.vertices)
     out = np.zeros((number, SKETCH))
-    for group in workload.groups:
-        assert isinstance(group, Cuts), "of graphs only cuts can be asked"
+    for group in workload.all_of(Cuts):
         for sets in (group.sources, group.targets):
             for first in range(0, len(sets), AT_ONCE):
                 members = unpack_bits(sets[first : first + AT_ONCE], number).astype(np.float32)

@@ -85,7 +85,7 @@ class CellFractions:
         return f"{len(self.fraction):,} cell{'s' if len(self.fraction) != 1 else ''}"
 
     def to_arrow(self) -> pa.Table:
-        """A row a cell: its record, the fraction of the table that is such a record, and the deviation."""
+        """One row per cell: its record, the fraction of the table that is such a record, and the deviation."""
         columns = {
             column.name: pa.array(self.catalogue.texts[:, j].tolist(), pa.string())
             for j, column in enumerate(self.domain.columns)
@@ -124,10 +124,7 @@ class CellParameters:
 
 
 def lists_of(workload: Workload) -> Lists:
-    groups = [group for group in workload.groups if isinstance(group, Lists)]
-    if len(groups) < len(workload.groups):
-        raise QueryError("a table of codes is asked look-ups and lists, and nothing else")
-    return joined(groups)
+    return joined(workload.all_of(Lists))
 
 
 def plan(task: Task, wanted: NoWishes) -> Plan[CellParameters]:
@@ -146,7 +143,6 @@ def plan(task: Task, wanted: NoWishes) -> Plan[CellParameters]:
         )
     deviation = law.deviation * math.sqrt(max(1.0, float(np.diff(lists.start).mean())))
     return Plan(
-        mechanism="noisy-cells",
         task=task,
         reason=f"one noisy histogram over the whole universe is read at the {cells:,} records that the lists name",
         parameters=CellParameters(cells=cells, noise=law.mean_size, law=law),
@@ -238,7 +234,6 @@ def _plan_learner(task: Task, wanted: RoundsWishes) -> Plan[TouchedParameters]:
         rounds = usual_rounds(task, typical=cells, most=MOST_ROUNDS)
     chosen = TouchedParameters(**vars(priced(task, rounds)), universe=min(64.0, task.domain.log2_size))
     return Plan(
-        mechanism="touched-weights",
         task=task,
         reason=f"{rounds} rounds over 2^{chosen.universe:.0f} cells, of which lists touch few",
         parameters=chosen,

@@ -148,7 +148,6 @@ def plan(task: Task, wanted: MirrorWishes) -> Plan[MirrorParameters]:
     learning = slower * PASSES * chosen.rounds**2 * universe * 5e-9
     return replace(
         cast("Plan[Any]", like),
-        mechanism="mirror",
         reason=f"{like.reason}, moved by the {mirror_map.value} map",
         parameters=chosen,
         max_error=min(1.0, chosen.promised_error or like.max_error),
@@ -293,7 +292,6 @@ def _plan_implicit(task: Task, wanted: RowsAndRoundsWishes) -> Plan[EuclideanPar
     game = priced(task, rounds, share=1 - BASE_SHARE)
     noise = game.noise / task.rows
     return Plan(
-        mechanism="euclidean",
         task=task,
         reason=f"{rounds} rounds over a product base" + (", as asked" if wanted.rounds else ""),
         parameters=EuclideanParameters(

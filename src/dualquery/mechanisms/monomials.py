@@ -297,7 +297,6 @@ def plan(task: Task, wanted: MonomialWishes) -> Plan[MonomialParameters]:
         polynomial_error=round(polynomial.error, 6),
     )
     return Plan(
-        mechanism="monomials",
         task=task,
         reason=(
             f"{functions:,} signed monomials of degree {polynomial.degree} and weight {chosen.weight:,.0f}, "

@@ -151,7 +151,6 @@ def plan_by_items(task: Task, signed: SignedRows) -> Plan[ByItemSets]:
     deviation = shares.deviation(MOST_PAIRED, "items") / task.rows
     noise = deviation * math.sqrt(signed.order)
     return Plan(
-        mechanism="parities",
         task=task,
         reason=(
             f"{len(task.workload.attributes):,} items are too many for their parities: items, pairs, and triples of "
@@ -291,7 +290,6 @@ def _plan_by_order(task: Task, signed: SignedRows) -> Plan[ByOrder]:
         variance += signed.subsets_a_query(order) * deviation**2
     noise = math.sqrt(variance) / 2**signed.order / task.rows
     return Plan(
-        mechanism="parities",
         task=task,
         reason=f"all {parities:,} parities within the queries are measured, each order with a share of its own",
         parameters=ByOrder(widest=signed.order, parities=parities, noise=noise, shares=shares),
