@@ -27,7 +27,7 @@ from dualquery.fitting.cpu import all_binary
 from dualquery.fitting.fitter import COUNT_SECONDS, Effort
 from dualquery.fitting.measured import HALF_NORMAL, Measured, MeasuredTables
 from dualquery.mechanisms.mechanism import Plan, Step, Task
-from dualquery.privacy.budget import Accounting, Budget
+from dualquery.privacy.budget import Budget
 from dualquery.privacy.curator import Curator
 from dualquery.privacy.events import GaussianMeasurement
 from dualquery.privacy.ledger import Allowance, smallest_gaussian_scale
@@ -273,14 +273,6 @@ def unit_variance(budget: Budget) -> float:
     """v: the variance that the whole budget affords where one record moves one number by one, but for rounding."""
     fine = Fraction(1 << 40)
     return float(smallest_gaussian_scale(budget, [GaussianMeasurement(fine, fine)], bits=16))
-
-
-def refuse_other_noise(task: Task) -> None:
-    if task.budget.accounting not in (Accounting.ZCDP, Accounting.GAUSSIAN):
-        raise BudgetError(
-            f"projection adds Gaussian noise, which {task.budget.accounting.value} accounting cannot pay for; use "
-            "zcdp"
-        )
 
 
 # What a workload asks about, and how many records there are

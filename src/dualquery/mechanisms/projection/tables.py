@@ -43,7 +43,6 @@ from dualquery.mechanisms.shares import (
     known_at_first,
     measures_total,
     quarter_powers,
-    refuse_other_noise,
     relative_sensitivity,
     spared,
     table_stages,
@@ -262,7 +261,6 @@ class Expected:
 
 def plan_tables(task: Task, most_cells: int = MOST_CELLS, means: Means | None = None) -> StagedTables:
     """Every set that may be measured, and the stages; `most_cells` limits the larger sets."""
-    refuse_other_noise(task)
     sizes, orders = task.domain.sizes.tolist(), varied_sets(task)
     if not orders.get(1):
         raise DualQueryError(NOTHING)
