@@ -53,7 +53,7 @@ LINKED_TABLES, FLAT, ONE_TABLE, APART, ALONE, ALONE_FLAT, INVENTED = (
     "invented",
 )
 KINDS = ("any", "all", "two", "unit", "row")
-ASKED = 60  # questions of each kind whose bars are looked at
+ASKED = 150  # questions of each kind, at most, whose bars are looked at
 LAHMAN = (
     "a table of the R package Lahman (or core/ of the repository chadwickbureau/baseballdatabank), as csv"
 )
@@ -324,15 +324,16 @@ def bars(truth: Units, made: Release, seed: int) -> dict[str, Value]:
         both = first if rng.random() < 0.5 else f"{first} & {second}"
         region = f" & region = {rng.integers(9)}" if rng.random() < 0.3 else ""
         if kind == "unit":
-            return f"eq = {rng.integers(6)} & person = {rng.integers(1, 5)}"
+            own = f"region = {rng.integers(9)}", f"eq = {rng.integers(6)}", f"person = {rng.integers(1, 7)}"
+            return " & ".join(own[x] for x in sorted(rng.choice(3, 2, replace=False)))
         return {
             "any": f"any({both}){region}",
-            "all": f"all({first})",
+            "all": f"all({first}){region}",
             "two": f"count(person where {both}) >= 2",
         }[kind]
 
     for kind in KINDS[:-1]:
-        texts = list(dict.fromkeys(some(kind) for _ in range(4 * ASKED)))
+        texts = list(dict.fromkeys(some(kind) for _ in range(6 * ASKED)))
         groups = workload_from(truth.domain, texts).groups
         known = np.concatenate([group.counts(truth) / truth.rows for group in groups])
         answers = made.answer_all(texts)

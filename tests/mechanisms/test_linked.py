@@ -18,8 +18,9 @@ from dualquery.privacy.budget import Accounting, Budget
 from dualquery.privacy.events import GaussianMeasurement
 from dualquery.privacy.ledger import Ledger
 from dualquery.privacy.neighbours import RELATIONS, Neighbours
+from dualquery.queries.language.units import groups_of
 from dualquery.queries.tables import Tables
-from dualquery.queries.views import View, ViewTables
+from dualquery.queries.views import OverUnits, View, ViewTables
 from dualquery.queries.workload import Workload
 from dualquery.table.database import Linked, database_of
 from dualquery.table.domain import Categorical
@@ -216,10 +217,21 @@ def test_bars_know_what_tallies_had_to_mend(even: bool) -> None:
     ]
     assert (told.values > 0.12) == even
     assert (told.values < 0.06) != even
-    answers = np.array([0.0, 0.5, 1.0])
-    more = hanging_more(answers, outcome.measured)
-    assert more == pytest.approx([0.0, WITHIN * LEFT * told.values[0] / 2, 0.0])
-    assert not hanging_more(answers, ()).any()
+    asked = {
+        "any(side = 1)": 0.5,
+        "all(side = 1)": 0.5,
+        "any(side = 1 & colour = 1)": 1.0,
+        "count(coin where side = 1) >= 2": 0.25,
+        "any(side = 1) & count(coin where side = 1 & colour = 1) <= 2": 0.5,
+    }
+    (group,) = groups_of(database, [*asked], [*asked])
+    assert isinstance(group, OverUnits)
+    answers = np.array([0.0, 0.5, 0.5, 0.5, 0.5])
+    more = hanging_more(group, answers, outcome.measured)
+    assert more == pytest.approx(
+        WITHIN * LEFT * told.values[0] * np.sqrt(answers * (1 - answers)) * np.array([*asked.values()])
+    )
+    assert not hanging_more(group, answers, ()).any()
     released = outcome.artefact.records
     owner, codes = released.members[0].owner, released.members[0].records.columns[0]
     many = np.bincount(owner[codes == 1], minlength=released.rows)

@@ -39,7 +39,7 @@ from dualquery.queries.countable import NOTHING, Bound, Derived
 from dualquery.queries.derived import Interactions
 from dualquery.queries.group import Digest, Group, NotProducts
 from dualquery.queries.language import vocabulary
-from dualquery.queries.language.formula import Query
+from dualquery.queries.language.formula import Literal, Query
 from dualquery.queries.language.reader import to_groups
 from dualquery.queries.tables import Tables
 from dualquery.table.columns import Categorical
@@ -353,6 +353,15 @@ class OverUnits(NotProducts):
             return max(1, sum(parts))
 
         return np.array([order(query) for query in self.queries], np.int64)
+
+    @property
+    def numbers(self) -> list[list[tuple[Counted, Literal]]]:
+        """Of each question the numbers of rows that it asks about, and what it asks of them."""
+        own = self.domain.width
+        return [
+            [(self.counted[each.attribute - own], each) for each in query.literals if each.attribute >= own]
+            for query in self.queries
+        ]
 
     def take(self, indices: Integers) -> OverUnits:
         return OverUnits(self.domain, tuple(self.queries[i] for i in indices.tolist()), self.counted)
