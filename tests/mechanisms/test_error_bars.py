@@ -42,6 +42,7 @@ from dualquery.randomness import SeededEntropy
 from dualquery.table.domain import Categorical, Domain, Items
 from dualquery.table.records import Records, SparseItems
 from dualquery.types import silent
+from tests.fitting.test_units import random_units, town
 from tests.house import curator_of
 
 SIZES = (3, 4, 2, 5, 1, 2)
@@ -90,6 +91,13 @@ def test_bars_by_hand() -> None:
     own = STUDENT_ALONE * np.sqrt(squares / 4)
     both = curves.bars(answers, orders, errors, np.array([True, False, False, True]))
     assert both == pytest.approx([own, first, last, own / 2])
+
+
+def test_halves_of_units_are_fits() -> None:
+    units = random_units(town(), 9, np.random.default_rng(0))
+    one, other = Replica.of(units, units).halves
+    assert [one.rows, other.rows] == [5, 4]
+    assert (np.concatenate([one.to_rows(), other.to_rows()]) == units.to_rows()).all()
 
 
 def test_no_bar_is_narrower_than_a_record_or_the_rule_of_three() -> None:

@@ -64,7 +64,9 @@ Orders = NDArray[np.int64]  # of each question, the number of attributes that it
 
 @dataclass(frozen=True, eq=False)
 class Replica:
-    """A table drawn from the released rows, and the rows that were released of it, every other row in one half."""
+    """A table drawn from the released rows, and the rows that were released of it, every other row in one half; of
+    units, which are fitted to the table as a whole and twice (`fitting.views.SNAPSHOTS`), those of one fit in each.
+    """
 
     table: Records
     halves: tuple[Records, Records]
@@ -72,7 +74,8 @@ class Replica:
     @staticmethod
     def of(table: Records, rows: Records) -> Replica:
         number = np.arange(rows.rows)
-        return Replica(table, (rows.take(number[::2]), rows.take(number[1::2])))
+        one, other = np.array_split(number, 2) if isinstance(rows, Units) else (number[::2], number[1::2])
+        return Replica(table, (rows.take(one), rows.take(other)))
 
     @property
     def rows(self) -> int:
