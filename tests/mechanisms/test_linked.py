@@ -10,7 +10,8 @@ import pytest
 
 from dualquery.fitting.measured import Numbers
 from dualquery.fitting.views import mass_of, rows_in_full, size_law
-from dualquery.mechanisms.floors import HANGING, LEFT, WITHIN, hanging_more
+from dualquery.mechanisms.error_bars import BAR
+from dualquery.mechanisms.floors import HANGING, LEFT, hanging_more
 from dualquery.mechanisms.linked import LINKED
 from dualquery.mechanisms.mechanism import Outcome, Plan, Task
 from dualquery.mechanisms.projection.game import PROJECTION
@@ -229,7 +230,7 @@ def test_bars_know_what_tallies_had_to_mend(even: bool) -> None:
     answers = np.array([0.0, 0.5, 0.5, 0.5, 0.5])
     more = hanging_more(group, answers, outcome.measured)
     assert more == pytest.approx(
-        WITHIN * LEFT * told.values[0] * np.sqrt(answers * (1 - answers)) * np.array([*asked.values()])
+        BAR * LEFT * told.values[0] * np.sqrt(answers * (1 - answers)) * np.array([*asked.values()])
     )
     assert not hanging_more(group, answers, ()).any()
     released = outcome.artefact.records

@@ -81,7 +81,7 @@ class Tables(Group):
         return slice(int(self.starts[table]), int(self.starts[table + 1]))
 
     def split(self, numbers: Numbers) -> list[Numbers]:
-        """A number a cell as tables."""
+        """One number per cell, as tables."""
         starts = self.starts.tolist()
         return [
             numbers[first:last].reshape(self.shape_of(t)) for t, (first, last) in enumerate(pairwise(starts))
