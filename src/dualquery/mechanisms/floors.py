@@ -34,33 +34,45 @@ from numpy.typing import NDArray
 
 from dualquery.fitting.measured import HALF_NORMAL, LEAST, Measured, Numbers
 from dualquery.fitting.prior import NO_TRUST, Trust
-from dualquery.mechanisms.error_bars import LEVEL
+from dualquery.mechanisms.error_bars import BAR, LEVEL
 from dualquery.mechanisms.item_floors import ITEMS, Baskets
 from dualquery.queries.group import NONE, Group, Predicates, equalities
+from dualquery.queries.language.formula import Literal
 from dualquery.queries.tables import Tables, attribute_codes
+from dualquery.queries.views import Counted, OverUnits
 from dualquery.table.domain import Domain
 from dualquery.table.records import Records, item_counts
 from dualquery.types import Cells, Fractions, Integers, Reals, Set
 
-WITHIN = NormalDist().inv_cdf((1 + LEVEL) / 2)  # deviations of a normal error, that its bar is wide
 ON_ONE_SIDE = NormalDist().inv_cdf(LEVEL)
 COUNTED = ("totals", ITEMS)  # binary attributes that were counted one by one
 MISFITS = "misfits"  # of pairs, less what chance brings; the attributes of one pair after those of the other
 HANGING = "hanging"  # of a child table, how far units that had not heard of tallies were off (`hanging_more`)
-LEFT = 0.6  # of that, once tallies were heard
+LEFT = 0.5  # of that, once tallies were heard
 UNSEEN = 0.2  # τ where no pair was seen
 MOST_SEEN = 300  # measured pairs that rows are asked about
 
 
-def hanging_more(answers: Fractions, measured: Sequence[Measured]) -> Fractions:
-    """A half-width that is added, in squares, to the bar of a question about how many rows of a unit satisfy
-    something: of what tallies showed units to be off by, b √(p(1 − p)), three fifths are taken to be left.
+def hanging_more(group: OverUnits, answers: Fractions, measured: Sequence[Measured]) -> Fractions:
+    """A half-width that is added, in squares, to the bars of questions about how many rows of a unit satisfy
+    something: of what tallies showed units to be off by, b √(p(1 − p)), half is taken to be left; half of that where
+    a condition is one value of one attribute, which was tallied, and of questions about two rows and more.
     """
-    told = [float(each.values.max()) for each in measured if _is(each, HANGING)]
-    more: Fractions = (
-        WITHIN * LEFT * max(told, default=0.0) * np.sqrt(np.maximum(answers * (1 - answers), 0.0))
-    )
+    told = max((float(each.values.max()) for each in measured if _is(each, HANGING)), default=0.0)
+    left = LEFT * np.array([max(map(_left, each), default=0.0) for each in group.numbers])
+    more: Fractions = BAR * left * told * np.sqrt(np.maximum(answers * (1 - answers), 0.0))
     return more
+
+
+def _left(asked: tuple[Counted, Literal]) -> float:
+    number, literal = asked
+    if not number.query.literals or number.database is None:
+        return 0.0
+    sizes = number.database.view_domain(number.child).sizes
+    one, *others = number.query.literals
+    accepted = int(sizes[one.attribute]) - len(one.values) if one.negated else len(one.values)
+    part = 1.0 if others or accepted > 1 else 0.5
+    return part if literal.values == (0,) else part / 2
 
 
 class Floors(NamedTuple):
@@ -93,10 +105,10 @@ def floors(
     place, literals = rows.positions[several], rows.literals[several]
     unmeasured = _Unmeasured.of(measured, released, records)
     if unmeasured is not None:
-        more[place] = WITHIN * unmeasured.errors(rows.predicates, literals)
+        more[place] = BAR * unmeasured.errors(rows.predicates, literals)
     if any(_is(each, ITEMS) for each in measured):
         baskets = Baskets.of(measured, _items_alone(measured, released, records), records)
-        least[place] = WITHIN * baskets.errors(rows.predicates, literals)
+        least[place] = BAR * baskets.errors(rows.predicates, literals)
     return Floors(least, more)
 
 
@@ -116,9 +128,9 @@ def _alone(
     """The least bars of these predicates, which have such shares in the rows; 0 where nobody knows it."""
     told, noise = _told(predicates, asked, share, measured, domain)
     apart = np.abs(share * records - np.clip(told, 0.0, records))
-    usual = np.maximum(WITHIN * noise, apart + ON_ONE_SIDE * noise)
+    usual = np.maximum(BAR * noise, apart + ON_ONE_SIDE * noise)
     by_prior = trust.of_ones * noise**2 / np.maximum(records**2 * share * (1 - share), LEAST)
-    believed = WITHIN * noise / np.sqrt(1 + by_prior)
+    believed = BAR * noise / np.sqrt(1 + by_prior)
     known: Reals = np.where(noise > 0, (1 - trust.share) * usual + trust.share * believed, 0.0)
     return known / records
 
@@ -164,7 +176,7 @@ def _items_alone(measured: Sequence[Measured], released: Records, records: int) 
     every = np.arange(released.domain.width)
     share = item_counts(released.columns[0], len(every)) / released.rows
     held, _ = equalities(released.domain, every)
-    return _alone(held, every, share, measured, released.domain, records) / WITHIN
+    return _alone(held, every, share, measured, released.domain, records) / BAR
 
 
 @dataclass(frozen=True)
