@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 from dualquery.errors import QueryError
-from dualquery.fitting.measured import Measured, MeasuredTables, Numbers, onto_simplex
+from dualquery.fitting.measured import Measured, MeasuredTables, Numbers
 from dualquery.inference import draws as room
 from dualquery.inference.draws import Imputations
 from dualquery.inference.inside import drawn_numbers, placed, tilted

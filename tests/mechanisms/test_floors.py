@@ -9,7 +9,8 @@ import pytest
 
 from dualquery.fitting.measured import Measured, Numbers
 from dualquery.fitting.prior import Trust
-from dualquery.mechanisms.floors import MISFITS, ON_ONE_SIDE, UNSEEN, WITHIN, floors
+from dualquery.mechanisms.error_bars import BAR
+from dualquery.mechanisms.floors import MISFITS, ON_ONE_SIDE, UNSEEN, floors
 from dualquery.queries.families import from_texts
 from dualquery.queries.random_families import random_literals
 from dualquery.queries.workload import Workload
@@ -58,13 +59,13 @@ ONES = (
 def test_the_noise_of_one_attribute_is_that_of_its_interaction() -> None:
     least = found(["a = 0", "a in {1, 2}", "not a = 3", "b = 1", "c = 0"], *ONES).least
     by_hand = [100 * 3 / 4, 100 * 2 * 2 / 4, 100 * 3 / 4, 400 / 2, 0]
-    assert least == pytest.approx(WITHIN * np.sqrt(by_hand) / RECORDS)
+    assert least == pytest.approx(BAR * np.sqrt(by_hand) / RECORDS)
 
 
 def test_noise_of_the_number_of_records_moves_what_is_not_even() -> None:
     least = found(["a = 3", "not a = 3"], *ONES[:3], Measured((), np.array(1000.0), 50.0**2)).least
     share = float((rows().to_rows()[:, 0] == 3).mean())
-    by_hand = WITHIN * np.sqrt(75 + 2500 * (share - 0.25) ** 2) / RECORDS
+    by_hand = BAR * np.sqrt(75 + 2500 * (share - 0.25) ** 2) / RECORDS
     assert least == pytest.approx([by_hand, by_hand])
 
 
@@ -74,7 +75,7 @@ def test_noise_of_a_question_by_draws() -> None:
     drawn = rng.normal(0, 10, (40_000, 4))
     drawn -= drawn.mean(axis=1, keepdims=True)
     (least,) = found(["a in {1, 2}"], *ONES).least
-    assert drawn[:, 1:3].sum(axis=1).std() / RECORDS == pytest.approx(least / WITHIN, rel=0.02)
+    assert drawn[:, 1:3].sum(axis=1).std() / RECORDS == pytest.approx(least / BAR, rel=0.02)
 
 
 def test_items_are_counted_one_by_one_and_twice() -> None:
@@ -87,7 +88,7 @@ def test_items_are_counted_one_by_one_and_twice() -> None:
         Measured(Numbers("totals", (0, 1, 2)), counts + off, v) for off, v in ((3.0, 100.0), (-9.0, 300.0))
     )
     least = floors(group, asked_now.fractions(released), (once, again), released, RECORDS).least
-    assert least == pytest.approx(np.full(20, WITHIN * np.sqrt(75.0) / RECORDS))
+    assert least == pytest.approx(np.full(20, BAR * np.sqrt(75.0) / RECORDS))
 
 
 def test_a_bar_holds_what_was_measured_where_rows_say_something_else() -> None:
@@ -95,8 +96,8 @@ def test_a_bar_holds_what_was_measured_where_rows_say_something_else() -> None:
     moved = Measured((0,), interaction(0).values + np.array([30.0, 0.0, 0.0, -30.0]), 100.0)
     least = found(["a = 0", "not a = 0", "a in {0, 3}", "a = 1"], moved, *ONES[1:]).least
     noise = np.sqrt(75.0)
-    far, near = (30 + 1.6449 * noise) / RECORDS, WITHIN * noise / RECORDS
-    assert least == pytest.approx([far, far, WITHIN * np.sqrt(100.0) / RECORDS, near], rel=1e-3)
+    far, near = (30 + 1.6449 * noise) / RECORDS, BAR * noise / RECORDS
+    assert least == pytest.approx([far, far, BAR * np.sqrt(100.0) / RECORDS, near], rel=1e-3)
 
 
 def test_such_bars_hold_nineteen_of_twenty_truths_however_rows_shrink() -> None:
@@ -104,7 +105,7 @@ def test_such_bars_hold_nineteen_of_twenty_truths_however_rows_shrink() -> None:
     told = truth + noise * rng.standard_normal(20_000)
     for shrunk in (told, 0.7 * told, 0.3 * told):
         off = np.abs(shrunk - told)
-        bar = np.maximum(WITHIN * noise, off + ON_ONE_SIDE * noise)
+        bar = np.maximum(BAR * noise, off + ON_ONE_SIDE * noise)
         assert 0.935 <= (np.abs(shrunk - truth) <= bar).mean() <= 0.985
 
 
@@ -141,10 +142,10 @@ def test_pairs_that_nobody_asked_about_are_off_by_the_prior() -> None:
         (p, v, s), (q, w, t) = one, other
         return UNSEEN**2 / (0.8 * s * t) * (p * (1 - p) + v) * (q * (1 - q) + w)
 
-    assert more[:2] == pytest.approx([WITHIN * np.sqrt(off(a, b))] * 2)
+    assert more[:2] == pytest.approx([BAR * np.sqrt(off(a, b))] * 2)
     sides = [(a, b, c), (a, c, b), (b, c, a)]
     squares = sum(off(x, y) * (rest[0] ** 2 + rest[1]) for x, y, rest in sides)
-    assert more[2] == pytest.approx(WITHIN * np.sqrt(squares))
+    assert more[2] == pytest.approx(BAR * np.sqrt(squares))
 
 
 def test_noise_of_one_way_tables_stays_in_what_is_made_of_them_alone() -> None:
@@ -155,7 +156,7 @@ def test_noise_of_one_way_tables_stays_in_what_is_made_of_them_alone() -> None:
     (p, v, _), (q, w, _), (r, _, _) = shares().values()
     z = np.random.default_rng(0).standard_normal((2, 400_000))
     drawn = (p + np.sqrt(v) * z[0]) * (q + np.sqrt(w) * z[1])
-    assert alone == pytest.approx([WITHIN * drawn.std(), WITHIN * r * drawn.std()], rel=0.01)
+    assert alone == pytest.approx([BAR * drawn.std(), BAR * r * drawn.std()], rel=0.01)
     assert some.least**2 - some.more**2 == pytest.approx([0, 0], abs=1e-12)
 
 
@@ -173,7 +174,7 @@ def test_misfits_that_were_heard_say_it_too(misfit: float, low: float, high: flo
     (more,) = found(["b = 1 & c = 2"], *ONES, heard).more
     codes = rows().to_rows()
     b, c = float((codes[:, 1] == 1).mean()), float((codes[:, 2] == 2).mean())
-    assert low <= more / WITHIN / np.sqrt(b * (1 - b) * c * (1 - c)) <= high
+    assert low <= more / BAR / np.sqrt(b * (1 - b) * c * (1 - c)) <= high
 
 
 def test_misfits_that_noise_alone_explains_do_not_count_beyond_the_prior() -> None:
@@ -221,7 +222,7 @@ def test_with_a_prior_bars_of_one_attribute_are_as_wide_as_both_leave_open(share
         (least,) = floors(group, answer, (told, number), made, RECORDS, trust).least
         held.append(abs(true - middle) <= least * RECORDS)
         widths.append(least * RECORDS)
-    narrow = WITHIN * math.sqrt(part) * sigma
+    narrow = BAR * math.sqrt(part) * sigma
     if share:
         assert 0.93 < np.mean(held) < 0.97
         assert np.mean(widths) == pytest.approx(narrow, rel=0.05)

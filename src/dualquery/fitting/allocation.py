@@ -88,10 +88,11 @@ def predicted_curves(
     `larger` is θ of sets of three and more.
     """
     dependence = {1: 1.0, 2: DEPENDENCE}  # nothing is known of a one-way table beforehand
-    histograms = np.zeros((1 + max(j for members in sets for j in members), _BINS))
-    for j in {j for members in sets for j in members}:
+    used = set().union(*sets)
+    histograms = np.zeros((1 + max(used), _BINS))
+    for j in used:
         histograms[j] = _histogram(ones[j])
-    widest = max(len(members) for members in sets)
+    widest = max(map(len, sets))
     length = widest * (_BINS - 1) + 1
     errors, none = np.empty((len(sets), len(_DEVIATIONS))), np.empty(len(sets))
     by_order: dict[int, list[int]] = {}

@@ -25,7 +25,6 @@ import numpy as np
 from numpy.typing import NDArray
 
 from dualquery.beliefs.graphs import CutMatrix, Fitted, MeasuredGraph, Pairs, Rectangles, fit, product_model
-from dualquery.errors import BudgetError
 from dualquery.fitting.shrink import learned, posterior
 from dualquery.mechanisms.graphs import RectangleGraph, WeightedGraph, classes_of
 from dualquery.mechanisms.mechanism import Mechanism, Outcome, Plan, Step, Task, hidden
@@ -42,11 +41,8 @@ from dualquery.table.graph import Graph
 from dualquery.types import Progress, Reals
 
 FINE = 64  # by which the smallest multiplier is multiplied, so that shares are met and noise is fine
-SHARES = {
-    "degrees": 0.45,
-    "blocks": 0.3,
-    "pairs": 0.25,
-}  # of the squared sensitivity; degrees twice half of theirs
+# Of the squared sensitivity; degrees twice half of theirs.
+SHARES = {"degrees": 0.45, "blocks": 0.3, "pairs": 0.25}
 MOST_PAIRS = 2_000_000  # of vertices that are measured, those with the largest product of degrees
 MOST_CLASSES = 40
 PARTS = 8  # of the pairs, by what is expected of them, each with a prior of its own
@@ -69,10 +65,6 @@ class CoarseningParameters:
 
 def plan(task: Task, wanted: NoWishes) -> Plan[CoarseningParameters]:
     """Shares of one budget; the number of classes from the public number of edges."""
-    if task.budget.accounting not in (Accounting.ZCDP, Accounting.GAUSSIAN):
-        raise BudgetError(
-            "coarsenings are paid for by zcdp or gaussian accounting; ask for one, or frieze-kannan"
-        )
     domain = task.domain
     assert isinstance(domain, Graph)
     number = len(domain.vertices)
@@ -91,7 +83,6 @@ def plan(task: Task, wanted: NoWishes) -> Plan[CoarseningParameters]:
     noises = [law.deviation / each for each in times]
     inside = noises[1] * classes / 4 + 0.25 * math.sqrt(task.rows) / 4 + noises[0] * math.sqrt(number) / 16
     return Plan(
-        mechanism="coarsenings",
         task=task,
         reason=f"degrees, {classes} × {classes} blocks and {pairs:,} pairs, raked together",
         parameters=CoarseningParameters(
@@ -246,7 +237,6 @@ def _plan_learner(task: Task, wanted: RoundsWishes) -> Plan[MeasuredRounds]:
     chosen = priced(task, rounds)
     noise, learned = chosen.noise / task.rows, 1 / rounds
     return Plan(
-        mechanism="frieze-kannan",
         task=task,
         reason=f"{rounds} rounds {'as asked' if wanted.rounds else 'from the number of edges'}",
         parameters=chosen,
@@ -264,8 +254,7 @@ def _pairs_of_a_cut(task: Task) -> float:
     assert isinstance(domain, Graph)
     sizes = [
         from_.sum(axis=1) * to.sum(axis=1)
-        for group in task.workload.groups
-        if isinstance(group, Cuts)
+        for group in task.workload.all_of(Cuts)
         for _, from_, to in group.unpacked()
     ]
     both_ways = 1 if domain.directed else 2

@@ -41,7 +41,6 @@ from dualquery.mechanisms.shares import (
     known_at_first,
     measures_total,
     quarter_powers,
-    refuse_other_noise,
     stages_of,
     unit_variance,
 )
@@ -93,7 +92,6 @@ class LinkedParameters:
 
 
 def plan(task: Task, wanted: RowsWishes) -> Plan[Any]:
-    refuse_other_noise(task)
     database = _database(task.domain)
     if single_rows.one_row_each(database):
         return single_rows.plan(task, wanted)

@@ -114,7 +114,7 @@ class Step:
 class Plan(Generic[Parameters]):
     """Every parameter of a run, what it will ask of the curator, and what to expect; from public things alone."""
 
-    mechanism: str
+    mechanism: str = ""  # its name, which `Mechanism.plan_for` writes down: nobody can pose as another
     task: Task
     reason: str  # one sentence: why this mechanism, and where its parameters come from
     parameters: Parameters
@@ -189,11 +189,10 @@ class Mechanism(Generic[Wishes, Parameters]):
             if not self.accepts([name]):
                 given = "--" + name.replace("_", "-")
                 raise DualQueryError(f"{given} means nothing to the mechanism '{self.name}'; leave it out")
-        # Other theorems refuse by themselves what they cannot add up. This one adds up selections too, and dearly.
-        if task.budget.accounting is Accounting.GAUSSIAN and Accounting.GAUSSIAN not in self.paid_by:
-            names = ", ".join(each.value for each in self.paid_by)
+        if (theorem := task.budget.accounting) not in self.paid_by:
+            names = " or ".join(each.value for each in self.paid_by)
             raise BudgetError(
-                f"the mechanism '{self.name}' is not paid for by gaussian accounting; use {names}"
+                f"the mechanism '{self.name}' is not paid for by {theorem.value} accounting; use {names}"
             )
         refuse_nothing(task.budget)
         self.check_plays(task.domain.kind)
@@ -205,7 +204,6 @@ class Mechanism(Generic[Wishes, Parameters]):
             raise DualQueryError(
                 f"the mechanism '{self.name}' has no use for what a draft measured; leave out --draft or --mechanism"
             )
-        # The certificate names who made the plan: nobody can pose as another.
         return replace(self.plan(task, self.wishes(**options)), mechanism=self.name)
 
     def check_plays(self, kind: str) -> None:

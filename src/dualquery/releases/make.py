@@ -122,7 +122,7 @@ def release(
     with which the release measures its own error (0: it does not), and `accept` a file (or a dict) that says
     beforehand what good enough is.
     `threads` (all cores) changes how long it takes, and no byte. `engine="cuda"` counts and fits on a GPU
-    (docs/gpu.md).
+    (docs/cli.md).
     """
     tell = silent if progress is None else progress
     described = public_schema(table, domain, schema).during(period)
@@ -152,7 +152,15 @@ def release(
         booked = settle(asked, budget, None, booked=by)
         if measures_rows(budget, records):
             refuse_hopeless(asked, booked.budget)
-        prepaid = ledger_of(booked.budget, ledger=ledger, dataset=dataset, span=described.within)
+        # Of persons' records that were encoded before nobody knows which column names them.
+        named = described.unit is not None or budget.neighbours.records_per_person is None
+        prepaid = ledger_of(
+            booked.budget,
+            ledger=ledger,
+            dataset=dataset,
+            span=described.within,
+            unit=described.protects if named else "",
+        )
     counter = counting(table, described, budget.neighbours, wanted.get("memory"), tell)
     tell("planning", 0, 1)
     rows = shared_rows(counter, budget.neighbours) or records

@@ -108,11 +108,11 @@ def _errors_of(task: Task, variances: Mapping[Set, float], attributes: NDArray[n
 
     Centring takes a part of what sampling makes of a cell: √Π (k_j − 1)/k_j is left.
     """
-    sizes = task.domain.sizes
+    sizes = task.domain.sizes.tolist()
     sets, place = np.unique(np.sort(attributes, axis=1), axis=0, return_inverse=True)
-    members = [tuple(j for j in row if j != NONE) for row in sets.tolist()]
+    members = [tuple([j for j in row if j != NONE]) for row in sets.tolist()]
     known = [number for number, s in enumerate(members) if s and all(sizes[j] > 1 for j in s)]
-    kept = {s: math.prod(1 - 1 / int(sizes[j]) for j in s) for s in (members[number] for number in known)}
+    kept = {s: math.prod([1 - 1 / sizes[j] for j in s]) for s in (members[number] for number in known)}
     found = np.zeros(len(members))
     if kept:
         units = np.array([part * variances.get(s, math.inf) for s, part in kept.items()])
