@@ -84,6 +84,7 @@ class Looks:
     sigma: float
     distinct: float
     distinct_sigma: float
+    rows: int | None = None  # the number of records, where it is public
 
     def of(self, names: Sequence[str], least: float = -math.inf) -> float:
         """How many cells have one of these forms, of those that have at least so many."""
@@ -92,8 +93,16 @@ class Looks:
 
     @property
     def missing(self) -> bool:
-        """Whether there are missing cells, as far as noise lets one see."""
-        return self.of(("empty", "marker")) > MISSED * self.sigma * math.sqrt(2)
+        """Whether there are missing cells, as far as noise lets one see: as counted, and as all but the others.
+
+        Two numbers of noise σ² each say the one, those of the k other forms that are there the other.
+        """
+        found, precision = self.of(("empty", "marker")) / 2, 1 / 2
+        there = [each for each in (*NUMBERS, *DATES, *TEXTS) if self.of((each,)) > SEEN * self.sigma]
+        if self.rows is not None and there:
+            found += (self.rows - self.of(there)) / len(there)
+            precision += 1 / len(there)
+        return found > MISSED * self.sigma * math.sqrt(precision)
 
 
 def left_out(looks: Looks, rows: float) -> LeftOut | None:
