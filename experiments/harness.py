@@ -377,9 +377,9 @@ def missing(rows: Rows, of: int) -> str:
     return "" if len(rows) == of else f" **Only {len(rows)} of {of} points are measured so far.**"
 
 
-def indexed(experiment: Experiment, rows: Rows, of: int, folder: str) -> str:
+def indexed(experiment: Experiment, rows: Rows, of: int) -> str:
     """The line of an experiment in the index; its page says when it was measured."""
-    return f"- [{experiment.title}]({folder}/{experiment.name}.md){missing(rows, of)}"
+    return f"- [{experiment.title}]({experiment.name}.md){missing(rows, of)}"
 
 
 def environment() -> str:
@@ -406,14 +406,15 @@ def _memory_gb() -> float:
 
 
 def gather(experiments: Sequence[Experiment], setting: Setting, out: Path, problems: Sequence[str]) -> Path:
-    """An index of all pages, beside the folder: `docs/experiments.md` for `docs/experiments`."""
-    page = out.with_name(out.name + ".md")
+    """An index of all pages of the folder."""
+    out.mkdir(parents=True, exist_ok=True)
+    page = out / "index.md"
     parts = [
         "# The papers' experiments, and peers side by side",
         f"Written by `python -m experiments` ({setting.size.value} size). Each page has what the paper found (or "
         "what we set ourselves), what we find, the picture, the table, the numbers of every run, and the command "
         "that repeats it. "
-        f"[Benchmarks]({out.name}/benchmarks.md) has what `python -m benchmarks.NAME` measured.",
+        f"[Benchmarks](benchmarks.md) has what `python -m benchmarks.NAME` measured.",
         environment(),
         "\n".join(_index(experiments, setting, out)),
     ]
@@ -430,7 +431,7 @@ def _index(experiments: Sequence[Experiment], setting: Setting, out: Path) -> It
         points = experiment.points(setting) if path.exists() else []
         rows = Kept(path, setting.size).rows(points)
         if rows:
-            yield indexed(experiment, rows, len(points), out.name)
+            yield indexed(experiment, rows, len(points))
 
 
 # The command line

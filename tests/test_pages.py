@@ -13,7 +13,9 @@ from tools import notebook
 
 ROOT = Path(__file__).resolve().parents[1]
 DOCS = ROOT / "docs"
-PAGES = sorted(path.name for path in DOCS.glob("*.md") if path.name != "index.md")
+PAGES = sorted(
+    [*(path.name for path in DOCS.glob("*.md") if path.name != "index.md"), "experiments/index.md"]
+)
 LINKING = ["index.md", *PAGES, "experiments/benchmarks.md"]
 LINK = re.compile(r"\]\(([^)#\s]+)[^)]*\)")
 
@@ -22,7 +24,7 @@ def test_the_index_has_every_page_and_the_site_has_it_once() -> None:
     linked = LINK.findall((DOCS / "index.md").read_text(encoding="utf-8"))
     assert sorted({name for name in linked if name.endswith(".md")}) == PAGES
     site = (ROOT / "mkdocs.yml").read_text(encoding="utf-8").partition("\nnav:\n")[2]
-    assert sorted(re.findall(r"[\w-]+\.md", site)) == sorted([*PAGES, "index.md"])
+    assert sorted(re.findall(r"[\w/-]+\.md", site)) == sorted([*PAGES, "index.md"])
 
 
 @pytest.mark.parametrize("page", LINKING)

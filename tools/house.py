@@ -88,19 +88,24 @@ def passed_by_a_cell() -> tuple[set[str], int]:
     from dualquery.example import SCHEMA, survey
 
     files: set[str] = set()
-    depth = deepest = 0
+    depth = deepest = importing = 0
     inside = str(SOURCE)
 
     def watch(frame: FrameType, event: str, _: object) -> None:
-        nonlocal depth, deepest
+        nonlocal depth, deepest, importing
         path = frame.f_code.co_filename
-        if not path.startswith(inside) or frame.f_code.co_name == "<module>":
+        if not path.startswith(inside) or event not in ("call", "return"):
             return
-        if event == "call":
+        # No cell passes what an import runs, such as the body of a class.
+        if frame.f_code.co_name == "<module>":
+            importing += 1 if event == "call" else -1
+        elif importing:
+            return
+        elif event == "call":
             depth += 1
             deepest = max(deepest, depth)
             files.add(path)
-        elif event == "return":
+        else:
             depth -= 1
 
     with tempfile.TemporaryDirectory() as folder:

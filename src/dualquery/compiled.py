@@ -88,5 +88,42 @@ def _instruction(name: str, *flags: bool) -> Any:
     return intrinsic(instruction)
 
 
+def _add_up() -> Any:
+    """gain[begin + l] = Σ_v cells[places[v] + begin + l] for l < LANES, in this order and within one register.
+
+    A compiler adds so few values one by one. What is read must lie inside the arrays, whoever calls it.
+    """
+    from llvmlite import ir
+    from numba import types
+    from numba.core import cgutils
+    from numba.extending import intrinsic
+
+    vector = ir.VectorType(ir.FloatType(), LANES)
+
+    def add_up(_context, cells, places, gain, number, begin):  # type: ignore[no-untyped-def]
+        def generate(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:
+            values, starts, out = (
+                context.make_array(kind)(context, builder, array).data
+                for kind, array in zip(signature.args[:3], arguments[:3], strict=True)
+            )
+
+            def lanes(array: Any, place: Any) -> Any:
+                return builder.bitcast(builder.gep(array, [place]), vector.as_pointer())
+
+            total = cgutils.alloca_once_value(builder, ir.Constant(vector, [0.0] * LANES))
+            with cgutils.for_range(builder, arguments[3]) as view:
+                place = builder.add(builder.load(builder.gep(starts, [view.index])), arguments[4])
+                here = builder.load(lanes(values, place), align=4)
+                builder.store(builder.fadd(builder.load(total), here), total)
+            builder.store(builder.load(total), lanes(out, arguments[4]), align=4)
+            return context.get_dummy_value()
+
+        return types.void(cells, places, gain, number, begin), generate
+
+    return intrinsic(add_up)
+
+
+LANES = 8  # floats that are added at once
+add_up = Later(_add_up)
 popcount = Later(_popcount)  # the number of ones in a 64-bit word
 lowest_bit = Later(_lowest_bit)  # the place of the lowest one in a 64-bit word that is not zero

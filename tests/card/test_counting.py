@@ -8,13 +8,13 @@ import pytest
 import dualquery.counting.cuda as engine
 from dualquery.counting.counter import CPU, counted_by
 from dualquery.counting.cuda import Cuda, counted_here, tile_for
-from dualquery.counting.reference import Reference
 from dualquery.queries.conjunctions import Conjunctions, Parities
 from dualquery.queries.countable import underlying
 from dualquery.queries.random_families import random_literals
 from dualquery.queries.tables import Tables
 from dualquery.table.domain import Categorical, Domain, Items
 from dualquery.table.records import Records
+from tests.counting.reference import Reference
 from tests.counting.test_reference import DEFINED, parts_of, random_records
 from tests.privacy.test_statistics import Case
 

@@ -144,8 +144,8 @@ def test_gathering(setting: Setting, tmp_path: Path) -> None:
     experiment = experiment_of(Meter())
     run(experiment, setting, out)
     page = gather([experiment], setting, out, ["a sentence"]).read_text()
-    assert (tmp_path / "found.md").exists()
-    assert "- [A meter](found/meter.md)\n" in page
+    assert (out / "index.md").exists()
+    assert "- [A meter](meter.md)\n" in page
     assert "- a sentence" in page
     assert "dualquery" in page
     assert "cores" in page
@@ -210,7 +210,7 @@ def test_one_that_breaks_does_not_stop_the_others(
     assert ended.value.code == 1
     assert "bad broke off: ZeroDivisionError: no such thing" in capsys.readouterr().err
     assert (tmp_path / "out" / "meter.svg").exists()
-    assert "no such thing" in (tmp_path / "out.md").read_text()
+    assert "no such thing" in (tmp_path / "out" / "index.md").read_text()
 
 
 def test_rows() -> None:

@@ -16,7 +16,7 @@ from experiments.pages import MARKED, PARTS, pages, written
 
 MEASURED = [name for name in NAMES if (RESULTS / f"{name}.csv").exists()]
 TEXTS = [ROOT / "README.md", *sorted((ROOT / "docs").glob("*.md")), RESULTS / "benchmarks.md"]
-WRITTEN = {"experiments.md", "tutorial.md"}  # whole pages that a command writes, of which other tests speak
+WRITTEN = {"tutorial.md"}  # a whole page that a command writes, of which other tests speak
 SAYS = re.compile(r"<!-- (?:not measured: (?P<why>.+)|checked by: (?P<test>\S+)) -->")
 CODE = re.compile(r"^```.*?^```$|`[^`\n]+`", re.DOTALL | re.MULTILINE)
 # Told to the program, not by it.
@@ -95,8 +95,8 @@ def test_the_page_of_an_experiment_is_what_its_rows_say(name: str) -> None:
     rows = Kept(RESULTS / f"{name}.csv", Size.FULL).rows(points)
     page = (RESULTS / f"{name}.md").read_text(encoding="utf-8")
     assert page == page_of(experiment, rows, len(points)), f"python -m experiments.{name} --full --draw"
-    gathered = (ROOT / "docs" / "experiments.md").read_text(encoding="utf-8")
-    line = indexed(experiment, rows, len(points), "experiments") + "\n"
+    gathered = (RESULTS / "index.md").read_text(encoding="utf-8")
+    line = indexed(experiment, rows, len(points)) + "\n"
     assert line in gathered, "python -m experiments --full --draw --out docs/experiments"
 
 

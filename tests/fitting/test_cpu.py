@@ -9,8 +9,8 @@ from hypothesis import strategies as st
 
 from dualquery.fitting.cpu import COMPILED, GUMBEL, LOGISTIC, binary_passes, spread, table_passes, views_of
 from dualquery.fitting.fitter import ItemTargets, Targets
-from dualquery.fitting.reference import ReferenceFitter
 from dualquery.pool import limited
+from tests.fitting.reference import ReferenceFitter
 
 PASSES = 60  # of best responses; rows come to rest long before
 COLD = repeat(0.0)

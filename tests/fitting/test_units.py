@@ -5,12 +5,12 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from dualquery.fitting.reference import reference_units
 from dualquery.fitting.units import TallyTarget, UnitTarget, fit_units
 from dualquery.queries.views import WHOLE, Tallies, View
 from dualquery.table.database import Database, Linked, database_of
 from dualquery.table.domain import Categorical
 from dualquery.table.units import Units, units_of
+from tests.fitting.reference import reference_units
 
 
 def attribute(name: str, size: int) -> Categorical:

@@ -9,7 +9,8 @@ import pytest
 
 from dualquery.fitting.measured import Measured, Numbers
 from dualquery.fitting.prior import Trust
-from dualquery.mechanisms.floors import MISFITS, ON_ONE_SIDE, UNSEEN, WITHIN, floors
+from dualquery.mechanisms.error_bars import BAR
+from dualquery.mechanisms.floors import MISFITS, ON_ONE_SIDE, UNSEEN, floors
 from dualquery.queries.families import from_texts
 from dualquery.queries.random_families import random_literals
 from dualquery.queries.workload import Workload
@@ -58,13 +59,13 @@ ONES = (
 def test_the_noise_of_one_attribute_is_that_of_its_interaction() -> None:
     least = found(["a = 0", "a in {1, 2}", "not a = 3", "b = 1", "c = 0"], *ONES).least
     by_hand = [100 * 3 / 4, 100 * 2 * 2 / 4, 100 * 3 / 4, 400 / 2, 0]
-    assert least == pytest.approx(WITHIN * np.sqrt(by_hand) / RECORDS)
+    assert least == pytest.approx(BAR * np.sqrt(by_hand) / RECORDS)
 
 
 def test_noise_of_the_number_of_records_moves_what_is_not_even() -> None:
     least = found(["a = 3", "not a = 3"], *ONES[:3], Measured((), np.array(1000.0), 50.0**2)).least
     share = float((rows().to_rows()[:, 0] == 3).mean())
-    by_hand = WITHIN * np.sqrt(75 + 2500 * (share - 0.25) ** 2) / RECORDS
+    by_hand = BAR * np.sqrt(75 + 2500 * (share - 0.25) ** 2) / RECORDS
     assert least == pytest.approx([by_hand, by_hand])
 
 
@@ -74,7 +75,7 @@ def test_noise_of_a_question_by_draws() -> None:
     drawn = rng.normal(0, 10, (40_000, 4))
     drawn -= drawn.mean(axis=1, keepdims=True)
     (least,) = found(["a in {1, 2}"], *ONES).least
-    assert drawn[:, 1:3].sum(axis=1).std() / RECORDS == pytest.approx(least / WITHIN, rel=0.02)
+    assert drawn[:, 1:3].sum(axis=1).std() / RECORDS == pytest.approx(least / BAR, rel=0.02)
 
 
 def test_items_are_counted_one_by_one_and_twice() -> None:
@@ -87,7 +88,7 @@ def test_items_are_counted_one_by_one_and_twice() -> None:
         Measured(Numbers("totals", (0, 1, 2)), counts + off, v) for off, v in ((3.0, 100.0), (-9.0, 300.0))
     )
     least = floors(group, asked_now.fractions(released), (once, again), released, RECORDS).least
-    assert least == pytest.approx(np.full(20, WITHIN * np.sqrt(75.0) / RECORDS))
+    assert least == pytest.approx(np.full(20, BAR * np.sqrt(75.0) / RECORDS))
 
 
 def test_a_bar_holds_what_was_measured_where_rows_say_something_else() -> None:
@@ -95,8 +96,8 @@ def test_a_bar_holds_what_was_measured_where_rows_say_something_else() -> None:
     moved = Measured((0,), interaction(0).values + np.array([30.0, 0.0, 0.0, -30.0]), 100.0)
     least = found(["a = 0", "not a = 0", "a in {0, 3}", "a = 1"], moved, *ONES[1:]).least
     noise = np.sqrt(75.0)
-    far, near = (30 + 1.6449 * noise) / RECORDS, WITHIN * noise / RECORDS
-    assert least == pytest.approx([far, far, WITHIN * np.sqrt(100.0) / RECORDS, near], rel=1e-3)
+    far, near = (30 + 1.6449 * noise) / RECORDS, BAR * noise / RECORDS
+    assert least == pytest.approx([far, far, BAR * np.sqrt(100.0) / RECORDS, near], rel=1e-3)
 
 
 def test_such_bars_hold_nineteen_of_twenty_truths_however_rows_shrink() -> None:
@@ -104,7 +105,7 @@ def test_such_bars_hold_nineteen_of_twenty_truths_however_rows_shrink() -> None:
     told = truth + noise * rng.standard_normal(20_000)
     for shrunk in (told, 0.7 * told, 0.3 * told):
         off = np.abs(shrunk - told)
-        bar = np.maximum(WITHIN * noise, off + ON_ONE_SIDE * noise)
+        bar = np.maximum(BAR * noise, off + ON_ONE_SIDE * noise)
         assert 0.935 <= (np.abs(shrunk - truth) <= bar).mean() <= 0.985
 
 
@@ -129,10 +130,10 @@ def test_pairs_that_nobody_asked_about_are_off_by_the_prior() -> None:
     codes = rows().to_rows()
     a, b, c = (float((codes[:, j] == v).mean()) for j, v in ((0, 3), (1, 1), (2, 2)))
     two = UNSEEN * np.sqrt(a * (1 - a) * b * (1 - b))
-    assert more[:2] == pytest.approx([WITHIN * two] * 2)
+    assert more[:2] == pytest.approx([BAR * two] * 2)
     sides = [(a, b, c), (a, c, b), (b, c, a)]
     squares = sum(UNSEEN**2 * x * (1 - x) * y * (1 - y) * rest**2 for x, y, rest in sides)
-    assert more[2] == pytest.approx(WITHIN * np.sqrt(squares))
+    assert more[2] == pytest.approx(BAR * np.sqrt(squares))
 
 
 def test_pairs_that_were_measured_say_how_far_others_may_lie() -> None:
@@ -149,7 +150,7 @@ def test_misfits_that_were_heard_say_it_too(misfit: float, low: float, high: flo
     (more,) = found(["b = 1 & c = 2"], *ONES, heard).more
     codes = rows().to_rows()
     b, c = float((codes[:, 1] == 1).mean()), float((codes[:, 2] == 2).mean())
-    assert low <= more / WITHIN / np.sqrt(b * (1 - b) * c * (1 - c)) <= high
+    assert low <= more / BAR / np.sqrt(b * (1 - b) * c * (1 - c)) <= high
 
 
 def test_misfits_that_noise_alone_explains_do_not_count_beyond_the_prior() -> None:
@@ -197,7 +198,7 @@ def test_with_a_prior_bars_of_one_attribute_are_as_wide_as_both_leave_open(share
         (least,) = floors(group, answer, (told, number), made, RECORDS, trust).least
         held.append(abs(true - middle) <= least * RECORDS)
         widths.append(least * RECORDS)
-    narrow = WITHIN * math.sqrt(part) * sigma
+    narrow = BAR * math.sqrt(part) * sigma
     if share:
         assert 0.93 < np.mean(held) < 0.97
         assert np.mean(widths) == pytest.approx(narrow, rel=0.05)

@@ -6,7 +6,8 @@ import numpy as np
 import pytest
 
 from dualquery.fitting.measured import Measured, Numbers
-from dualquery.mechanisms.floors import WITHIN, floors
+from dualquery.mechanisms.error_bars import BAR
+from dualquery.mechanisms.floors import floors
 from dualquery.mechanisms.item_floors import ITEMS, PAIRS, UNSEEN, Baskets
 from dualquery.queries.families import from_texts
 from dualquery.table.domain import Domain, Items
@@ -77,7 +78,7 @@ def test_bars_of_a_release_are_not_below_it() -> None:
     (group,) = asked.groups
     least, more = floors(group, asked.fractions(released), counted(0.07, 100.0), released, RECORDS)
     v = SHARES[[40, 50]] * (1 - SHARES[[40, 50]])
-    assert least[0] >= 0.9 * WITHIN * 0.07 * np.sqrt(v.prod())
+    assert least[0] >= 0.9 * BAR * 0.07 * np.sqrt(v.prod())
     assert more == pytest.approx([0.0])
 
 

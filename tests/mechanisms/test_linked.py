@@ -10,7 +10,8 @@ import pytest
 
 from dualquery.fitting.measured import Numbers
 from dualquery.fitting.views import mass_of, rows_in_full, size_law
-from dualquery.mechanisms.floors import HANGING, LEFT, WITHIN, hanging_more
+from dualquery.mechanisms.error_bars import BAR
+from dualquery.mechanisms.floors import HANGING, LEFT, hanging_more
 from dualquery.mechanisms.linked import LINKED
 from dualquery.mechanisms.mechanism import Outcome, Plan, Task
 from dualquery.mechanisms.projection.game import PROJECTION
@@ -218,7 +219,7 @@ def test_bars_know_what_tallies_had_to_mend(even: bool) -> None:
     assert (told.values < 0.06) != even
     answers = np.array([0.0, 0.5, 1.0])
     more = hanging_more(answers, outcome.measured)
-    assert more == pytest.approx([0.0, WITHIN * LEFT * told.values[0] / 2, 0.0])
+    assert more == pytest.approx([0.0, BAR * LEFT * told.values[0] / 2, 0.0])
     assert not hanging_more(answers, ()).any()
     released = outcome.artefact.records
     owner, codes = released.members[0].owner, released.members[0].records.columns[0]

@@ -184,11 +184,8 @@ class Session:
         }
 
 
-_LETTERS = {
-    FarSide.TOO_LOW: "lL",
-    FarSide.TOO_HIGH: "hH",
-    FarSide.FAR: "fF",
-}  # of the first cell, and of the second
+# Of the first cell, and of the second.
+_LETTERS = {FarSide.TOO_LOW: "lL", FarSide.TOO_HIGH: "hH", FarSide.FAR: "fF"}
 
 
 TABLE_TEST = HazardTest(Fraction(1, 2), threshold=12, order=2)

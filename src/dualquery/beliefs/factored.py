@@ -251,9 +251,8 @@ class RunningAnswers:
         self._products = products
         self._seen = np.zeros(products.domain.width, np.int64)
         means = np.array([products.values_of(f).mean() for f in range(len(products.attribute))])
-        self._fragments = np.where(
-            products.factors == NONE, 1.0, np.append(means, 1.0)[products.factors]
-        )  # padding -1 meets the one at the end
+        # Padding -1 meets the one at the end.
+        self._fragments = np.where(products.factors == NONE, 1.0, np.append(means, 1.0)[products.factors])
         self._values = self._fragments.prod(axis=1)
 
     @property

@@ -26,11 +26,8 @@ class Rectangles:
     def answers(self, workload: Workload) -> Reals:
         if workload is self.workload:
             return self.told
-        found = []
-        for group in workload.groups:
-            assert isinstance(group, Cuts), "of graphs only cuts can be asked"
-            found.append(crossing(self.sources, self.targets, self.heights, group))
-        return np.concatenate(found)
+        cuts = workload.all_of(Cuts)
+        return np.concatenate([crossing(self.sources, self.targets, self.heights, each) for each in cuts])
 
     def mean_of_second_half(self) -> Rectangles:
         """The mean of the beliefs after each of the last T/2 rectangles: the t-th counts in those that hold it."""
@@ -95,8 +92,7 @@ class CutMatrix:
 
 
 def _as_one(workload: Workload) -> Cuts:
-    groups = [group for group in workload.groups if isinstance(group, Cuts)]
-    assert len(groups) == len(workload.groups), "of graphs only cuts can be asked"
+    groups = workload.all_of(Cuts)
     sources, targets = (
         np.concatenate(each) for each in zip(*((g.sources, g.targets) for g in groups), strict=True)
     )

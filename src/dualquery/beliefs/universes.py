@@ -295,16 +295,17 @@ class Columns:
         return self.weights @ np.abs(places[:, None] - places[None, :])
 
     def answers(self, workload: Workload) -> Reals:
-        curves, grid = self.curves(), np.arange(KNOTS + 1) * (GRID // KNOTS)
-        parts = []
-        for group in workload.groups:
-            assert isinstance(group, Distances), "of points only distances can be asked"
-            out = np.zeros(group.size)
-            for j in group.asked.tolist():
-                share = group.shares[group.which, j] / UNIT
-                out += share * np.interp(group.places(j), grid, curves[j])
-            parts.append(out)
-        return np.concatenate(parts)
+        curves = self.curves()
+        return np.concatenate([along_curves(group, curves) for group in workload.all_of(Distances)])
+
+
+def along_curves(group: Distances, curves: Reals, power: int = 1) -> Reals:
+    """Σ_j share_j^power · curve_j(y_j) of each point y; between knots curves are interpolated."""
+    out, places = np.zeros(group.size), np.arange(KNOTS + 1) * (GRID // KNOTS)
+    for j in group.asked.tolist():
+        share = (group.shares[group.which, j] / UNIT) ** power
+        out += share * np.interp(group.places(j), places, curves[j])
+    return out
 
 
 class CoordinateWeights:
@@ -323,15 +324,14 @@ class CoordinateWeights:
 
     def __init__(self, workload: Workload, *, passes: int) -> None:
         self._workload = workload
-        (axes,) = {group.shares.shape[1] for group in workload.groups if isinstance(group, Distances)}
+        (axes,) = {group.shares.shape[1] for group in workload.all_of(Distances)}
         self._weights = np.full((axes, KNOTS + 1), 1 / (KNOTS + 1))
         self._heard: list[tuple[Reals, Reals, float]] = []  # a point, the shares of its columns, the distance
         self._passes = passes
 
     def hear(self, challenge: Heard[int]) -> None:
-        g = int(np.searchsorted(self._workload.starts, challenge.what, side="right")) - 1
-        group, place = self._workload.groups[g], challenge.what - int(self._workload.starts[g])
-        assert isinstance(group, Distances), "of points only distances can be asked"
+        group, place = self._workload.place_of(challenge.what)
+        assert isinstance(group, Distances), "a learner of distances is asked nothing else"
         one, shares = group.take(np.array([place])), group.shares[group.which[place]] / UNIT
         point = np.array([one.places(j)[0] for j in range(len(shares))]) / GRID
         self._heard.append((point, shares, min(1.0, max(0.0, challenge.value))))

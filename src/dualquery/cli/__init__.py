@@ -42,9 +42,8 @@ def main() -> None:
         if not interrupts.came:
             raise
         code = _interrupted()
-    signal.signal(
-        signal.SIGINT, signal.SIG_IGN
-    )  # all is done and said; an interrupt has nothing left to stop
+    # All is done and said; an interrupt has nothing left to stop.
+    signal.signal(signal.SIGINT, signal.SIG_IGN)
     codes.append(code)
     sys.exit(code)
 

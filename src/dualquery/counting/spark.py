@@ -279,9 +279,8 @@ def open_session(master: str) -> Any:
             "--master must be local[N], local-cluster[N,CORES,MB], yarn, k8s://…, spark://… or sc://…, "
             f"got '{master}'"
         )
-    warnings.filterwarnings(
-        "ignore", category=FutureWarning, module="pyspark"
-    )  # of pandas, which is not used
+    # Of pandas, which is not used.
+    warnings.filterwarnings("ignore", category=FutureWarning, module="pyspark")
     try:
         from pyspark.sql import SparkSession
 

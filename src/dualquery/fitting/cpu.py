@@ -25,7 +25,7 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from dualquery.compiled import njit, popcount
+from dualquery.compiled import LANES, add_up, njit, popcount
 from dualquery.fitting.fitter import RAREST, Chains, ItemTargets, Seeds, Targets
 from dualquery.pool import in_shares
 from dualquery.table.records import pack_bits
@@ -161,14 +161,18 @@ def views_of(sizes: Integers, sets: Sequence[Set]) -> Views:
 def spread(views: Views, tables: Sequence[Cells], times: float = 1.0) -> Floats:
     """Every table, so many times, written into each of its views."""
     nobody = np.zeros((1, 0, len(views.size)), np.int32)
-    return residuals(views, tables, times, nobody, np.zeros(len(tables), np.float32))[0]
+    return residuals(views, tables, times, nobody, np.zeros(len(tables), np.float32))[0, : views.offset[-1]]
 
 
 def residuals(
     views: Views, tables: Sequence[Cells], times: float, rows: NDArray[np.int32], weight: Floats
 ) -> Floats:
-    """Of every chain: every table, so many times, less the weighted counts of the chain's rows, in all its views."""
-    out = np.empty((len(rows), views.offset[-1]), np.float32)
+    """Of every chain: every table, so many times, less the weighted counts of the chain's rows, in all its views.
+
+    A few zeros follow, so that `add_up` may read beyond the last value.
+    """
+    out = np.empty((len(rows), views.offset[-1] + LANES), np.float32)
+    out[:, -LANES:] = 0.0
     cells = np.concatenate([each.ravel() for each in tables])
     start = np.cumsum([0, *(each.size for each in tables)])
     codes = np.ascontiguousarray(rows.transpose(0, 2, 1))
@@ -281,15 +285,14 @@ def answer_rows(lower, upper, rows, residual, views, weight, lean, first_value, 
     """
     _, count, width = rows.shape
     size, first_view, offset = views.size, views.first_view, views.offset
-    other, other_stride = views.other, views.other_stride
-    widest = size.max()
-    others = other.shape[1]
+    other, stride = np.ascontiguousarray(views.other.T), np.ascontiguousarray(views.other_stride.T)
+    places = np.empty(np.diff(first_view).max(), np.int64)
     for chain in range(lower, upper):
         mine = residual[chain]
         counter = counters[chain]
         row_order = np.arange(count)
         order = np.arange(width)
-        gain = np.empty(widest, np.float32)
+        gain = np.empty(size.max() + LANES, np.float32)
         itself = np.zeros(width, np.float32)
         for j in range(width):
             for view in range(first_view[j], first_view[j + 1]):
@@ -303,32 +306,30 @@ def answer_rows(lower, upper, rows, residual, views, weight, lean, first_value, 
                 if values < 2 or first_view[j] == first_view[j + 1]:
                     continue
                 old = row[j]
-                for v in range(values):
-                    gain[v] = 0
-                for view in range(first_view[j], first_view[j + 1]):
-                    place = offset[view]
-                    for m in range(others):
-                        place += row[other[view, m]] * other_stride[view, m]
-                    here = mine[place : place + values]  # a slice: the loop becomes vector instructions
-                    for v in range(values):
-                        gain[v] += here[v]
+                begin, number = np.uint64(first_view[j]), np.uint64(first_view[j + 1] - first_view[j])
+                for view in range(number):  # indices without a sign: the loops become vector instructions
+                    places[view] = offset[begin + view]
+                for m in range(other.shape[0]):
+                    for view in range(number):
+                        places[view] += row[np.uint64(other[m, begin + view])] * stride[m, begin + view]
+                for v in range(0, values, LANES):
+                    add_up(mine, places, gain, np.int64(number), v)
                 gain[old] += itself[j]
                 if temperature > 0:
-                    leaning = lean[first_value[j] : first_value[j] + values]
-                    left = 0
+                    first, left = np.uint64(first_value[j]), 0
                     word = np.uint64(0)
-                    for v in range(values):
+                    for v in range(np.uint64(values)):
                         if left == 0:
                             counter += STEP
                             word = word_of(counter)
                             left = _DRAWS_PER_WORD
-                        gain[v] += temperature * (leaning[v] + GUMBEL[word & _MASK])
+                        gain[v] += temperature * (lean[first + v] + GUMBEL[word & _MASK])
                         word >>= np.uint64(_BITS)
                         left -= 1
-                best = old
+                best, most = old, gain[old]
                 for v in range(values):
-                    if gain[v] > gain[best]:
-                        best = v
+                    if gain[np.uint64(v)] > most:
+                        best, most = v, gain[np.uint64(v)]
                 if best != old:
                     _move(row, j, old, best, views, weight, mine)
                     row[j] = best

@@ -76,7 +76,7 @@ def in_flight(count: int, temperature: float) -> int:
     Rows under way that do not see each other answer the same difference, one after another too far. At temperature T
     a row takes a value with a chance that changes by 1/T for every row of difference, so that F rows overshoot by
     about F/T of it. Measured on an H200 the squared residual grew by .1% or less up to F = 32 T for KDD99 and 5 T for
-    Adult, by .6% at 21 T (docs/gpu.md).
+    Adult, by .6% at 21 T (docs/cli.md).
     """
     return max(1, round(min(max(IN_FLIGHT * temperature, count / FEWEST), count / MOST)))
 

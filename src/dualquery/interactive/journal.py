@@ -185,9 +185,8 @@ class Account:
     burned: int = 0
     purchases: int = 0
     answers: Counter[str] = field(default_factory=Counter)  # by badge
-    spent_by: Counter[str] = field(
-        default_factory=Counter
-    )  # by analyst: a fire is prepaid, and charged to who asked
+    # By analyst: a fire is prepaid, and charged to who asked.
+    spent_by: Counter[str] = field(default_factory=Counter)
     tested: bool = False  # whether a test was drawn against the fire that is paid for
     serving: bool = False  # whether a test may be under way
     running: bool = True  # or stopped uncleanly

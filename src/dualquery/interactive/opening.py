@@ -283,9 +283,8 @@ def _opened(state: State, release: Release | None, entries: Sequence[JournalEntr
     digest = Digest()
     domain = state.reader.domain
     digest.add_domain(domain)
-    if (
-        domain.kind != "records"
-    ):  # of a graph also whether edges have directions, and what is public of vertices
+    # Of a graph also whether edges have directions, and what is public of vertices.
+    if domain.kind != "records":
         digest.add_text("kind", "\n".join(domain.sections(repr)))
     return Opened(
         format=FORMAT,

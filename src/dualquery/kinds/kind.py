@@ -30,9 +30,8 @@ if TYPE_CHECKING:
     from dualquery.mechanisms.mechanism import AnyMechanism, Plan, Task
 
 TIGHTEST_FIRST = (Accounting.GAUSSIAN, Accounting.ZCDP, Accounting.PURE)  # where nobody names a mechanism
-Preferences = Sequence[
-    tuple[str, str]
-]  # names of mechanisms from the best on, each with the reason in a sentence
+# Names of mechanisms from the best on, each with the reason in a sentence.
+Preferences = Sequence[tuple[str, str]]
 
 
 @dataclass(frozen=True)
@@ -58,9 +57,8 @@ class Kind:
 
     domain: type[Domain]  # reads and writes the section of a schema, which has the name of the kind
     grammar: Grammar
-    prefers: Callable[
-        [Task], Preferences
-    ]  # what plays where nobody names a mechanism: the first that can be paid
+    # What plays where nobody names a mechanism: the first that can be paid.
+    prefers: Callable[[Task], Preferences]
     stored: tuple[Stored, ...] = ()  # what may leave besides synthetic records and bare answers
     record: str = "record"
     records: str = "records"

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from statistics import NormalDist
-
 import numpy as np
 
 from dualquery import example, plots
@@ -12,7 +10,7 @@ from dualquery.kinds.kind import Kind, Stored, not_of_this_table
 from dualquery.mechanisms import distances, graphs, lists
 from dualquery.mechanisms.artefact import Artefact, SyntheticUnits
 from dualquery.mechanisms.distances import DistanceCurves, middle
-from dualquery.mechanisms.error_bars import LEVEL
+from dualquery.mechanisms.error_bars import BAR
 from dualquery.mechanisms.graphs import RectangleGraph, WeightedGraph
 from dualquery.mechanisms.lists import CellFractions
 from dualquery.queries.cuts import CUTS
@@ -125,7 +123,7 @@ def _curves(artefact: DistanceCurves) -> list[plots.Figure]:
 def _curve(artefact: DistanceCurves, j: int) -> plots.Figure:
     column = artefact.domain.coordinates[j]
     curve = column.width * artefact.distance[j]
-    band = NormalDist().inv_cdf((1 + LEVEL) / 2) * column.width * artefact.deviation[j]
+    band = BAR * column.width * artefact.deviation[j]
     at = column.low + np.linspace(0, column.width, len(curve))
     lowest = int(np.argmin(curve))
     title = f"Mean distance to each place of {column.name}"

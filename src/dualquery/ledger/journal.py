@@ -141,10 +141,8 @@ class Storage:
         """The lines that hold the replies to requests, each by its analyst and key; those that there are."""
         asked = set(requests)
         analysts, keys = ({each[place] for each in asked} for place in (0, 1))
-        wanted = (
-            LINES.c.analyst.in_(analysts),
-            LINES.c.key.in_(keys),
-        )  # by the index: pairs would read every line
+        # By the index: pairs would read every line.
+        wanted = (LINES.c.analyst.in_(analysts), LINES.c.key.in_(keys))
         found = {}
         with self._writing() as connection:
             for row in connection.execute(sql.select(LINES).where(self._own(connection), *wanted)).mappings():

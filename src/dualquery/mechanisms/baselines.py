@@ -78,7 +78,6 @@ def _plan_hadamard(task: Task, wanted: RowsWishes) -> Plan[HadamardParameters]:
         law = equal_prices(task.budget, asked.size).noise(moved)
     noise = asked.noise_in_records(law) / task.rows
     return Plan(
-        mechanism="hadamard",
         task=task,
         reason=f"all {asked.size:,} parities of the workload's tables are measured",
         parameters=HadamardParameters(

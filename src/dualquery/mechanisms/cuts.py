@@ -42,11 +42,8 @@ from dualquery.table.graph import Graph
 from dualquery.types import Progress, Reals
 
 FINE = 64  # by which the smallest multiplier is multiplied, so that shares are met and noise is fine
-SHARES = {
-    "degrees": 0.45,
-    "blocks": 0.3,
-    "pairs": 0.25,
-}  # of the squared sensitivity; degrees twice half of theirs
+# Of the squared sensitivity; degrees twice half of theirs.
+SHARES = {"degrees": 0.45, "blocks": 0.3, "pairs": 0.25}
 MOST_PAIRS = 2_000_000  # of vertices that are measured, those with the largest product of degrees
 MOST_CLASSES = 40
 PARTS = 8  # of the pairs, by what is expected of them, each with a prior of its own
@@ -91,7 +88,6 @@ def plan(task: Task, wanted: NoWishes) -> Plan[CoarseningParameters]:
     noises = [law.deviation / each for each in times]
     inside = noises[1] * classes / 4 + 0.25 * math.sqrt(task.rows) / 4 + noises[0] * math.sqrt(number) / 16
     return Plan(
-        mechanism="coarsenings",
         task=task,
         reason=f"degrees, {classes} × {classes} blocks and {pairs:,} pairs, raked together",
         parameters=CoarseningParameters(
@@ -246,7 +242,6 @@ def _plan_learner(task: Task, wanted: RoundsWishes) -> Plan[MeasuredRounds]:
     chosen = priced(task, rounds)
     noise, learned = chosen.noise / task.rows, 1 / rounds
     return Plan(
-        mechanism="frieze-kannan",
         task=task,
         reason=f"{rounds} rounds {'as asked' if wanted.rounds else 'from the number of edges'}",
         parameters=chosen,
@@ -264,8 +259,7 @@ def _pairs_of_a_cut(task: Task) -> float:
     assert isinstance(domain, Graph)
     sizes = [
         from_.sum(axis=1) * to.sum(axis=1)
-        for group in task.workload.groups
-        if isinstance(group, Cuts)
+        for group in task.workload.all_of(Cuts)
         for _, from_, to in group.unpacked()
     ]
     both_ways = 1 if domain.directed else 2

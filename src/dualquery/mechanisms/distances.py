@@ -29,15 +29,14 @@ import math
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from functools import lru_cache
-from statistics import NormalDist
 
 import numpy as np
 import pyarrow as pa
 from numpy.typing import NDArray
 
-from dualquery.beliefs.universes import Columns, CoordinateWeights, knots
+from dualquery.beliefs.universes import Columns, CoordinateWeights, along_curves, knots
 from dualquery.errors import BudgetError, QueryError
-from dualquery.mechanisms.error_bars import LEVEL
+from dualquery.mechanisms.error_bars import BAR
 from dualquery.mechanisms.mechanism import Mechanism, Outcome, Plan, Step, Task, hidden
 from dualquery.mechanisms.outcomes import joined_rows, last
 from dualquery.mechanisms.rounds import MeasuredRounds, learner, priced
@@ -48,13 +47,12 @@ from dualquery.privacy.noise import Gaussian
 from dualquery.privacy.prices import least_gaussian
 from dualquery.queries.distances import UNIT, Distances, Factor, Knots
 from dualquery.queries.group import Group
-from dualquery.table.points import GRID, KNOTS, STEPS, Metric, Points
+from dualquery.table.points import KNOTS, STEPS, Metric, Points
 from dualquery.types import Fractions, Progress, Reals
 
 FILE = "distance_curves.parquet"
-KnotValues = NDArray[
-    np.float64
-]  # one row per column of the table, one column per knot; NaN where it was not measured
+# One row per column of the table, one column per knot; NaN where it was not measured.
+KnotValues = NDArray[np.float64]
 
 
 @dataclass(frozen=True, eq=False)
@@ -74,22 +72,18 @@ class DistanceCurves:
         return self._summed(group, self.distance, 1)
 
     def bars(self, group: Group) -> Fractions:
-        return NormalDist().inv_cdf((1 + LEVEL) / 2) * np.sqrt(self._summed(group, self.deviation**2, 2))
+        return BAR * np.sqrt(self._summed(group, self.deviation**2, 2))
 
     def _summed(self, group: Group, curves: KnotValues, power: int) -> Fractions:
         if not isinstance(group, Distances):
             raise QueryError("this release holds distance curves, which answer distances and nothing else")
-        out = np.zeros(group.size)
-        places = np.arange(KNOTS + 1) * (GRID // KNOTS)
         for j in group.asked.tolist():
             if np.isnan(curves[j, 0]):
                 raise QueryError(
                     f"the column '{self.domain.axes.names[j]}' was not measured for this release; "
                     "ask about the others"
                 )
-            part = (group.shares[group.which, j] / UNIT) ** power
-            out += part * np.interp(group.places(j), places, curves[j])
-        return out
+        return along_curves(group, curves, power)
 
     @property
     def words(self) -> str:
@@ -210,7 +204,6 @@ def plan(task: Task, wanted: NoWishes) -> Plan[CurveParameters]:
     largest = noise * float(np.max(deviations[0]) / np.mean(deviations[0]))
     spread = np.sqrt(2 * np.log(2 * task.workload.size))
     return Plan(
-        mechanism="distance-curves",
         task=task,
         reason="every column is measured once, and then every point is answered",
         parameters=CurveParameters(
@@ -237,8 +230,7 @@ def _notes(task: Task) -> tuple[str, ...]:
 
 def _importance(task: Task) -> NDArray[np.float64]:
     """How much each axis counts in a query, as the root of a mean of squares."""
-    groups = [group for group in task.workload.groups if isinstance(group, Distances)]
-    assert len(groups) == len(task.workload.groups), "of points only distances can be asked"
+    groups = task.workload.all_of(Distances)
     squares = [np.bincount(g.which, minlength=len(g.shares)) @ (g.shares / UNIT) ** 2 for g in groups]
     return np.sqrt(np.sum(squares, axis=0) / task.workload.size)
 
@@ -294,7 +286,6 @@ def _plan_learner(task: Task, wanted: RoundsWishes) -> Plan[MeasuredRounds]:
     chosen = priced(task, rounds)
     noise, found, axes = chosen.noise, chosen.found(task), len(_importance(task))
     return Plan(
-        mechanism="coordinate-wise",
         task=task,
         reason=f"{rounds} rounds {'as asked' if wanted.rounds else 'from the number of records'}",
         parameters=chosen,

@@ -52,6 +52,7 @@ from dualquery.table.units import Units
 from dualquery.types import Fractions, Integers, Progress, silent
 
 LEVEL = 0.95
+BAR = NormalDist().inv_cdf((1 + LEVEL) / 2)  # deviations of a normal error, that its bar is wide
 STUDENT = 2.306004135204166  # t_{.975, 8}: the quantile of Student's law with 2 · REPLICAS degrees of freedom
 MOST_ATTRIBUTES = 5  # a question about more is taken as one about so many
 QUESTIONS = 1_000  # of each number of attributes, that a curve is learned from
@@ -156,7 +157,7 @@ class ErrorCurves:
 
 def bar_from_mean(mean: float) -> float:
     """Where nothing but a mean error is predicted: the bar of normal errors of that mean, 1.96 √(π/2) · mean."""
-    return min(1.0, NormalDist().inv_cdf((1 + LEVEL) / 2) * math.sqrt(math.pi / 2) * mean)
+    return min(1.0, BAR * math.sqrt(math.pi / 2) * mean)
 
 
 def narrowest(records: int, rows: int) -> float:

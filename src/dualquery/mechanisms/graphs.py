@@ -10,7 +10,6 @@ count more.
 from __future__ import annotations
 
 from dataclasses import dataclass
-from statistics import NormalDist
 from typing import Any
 
 import numpy as np
@@ -19,7 +18,7 @@ from numpy.typing import NDArray
 
 from dualquery.beliefs.graphs import Fitted, Pairs, Rectangles, crossing
 from dualquery.errors import DualQueryError, QueryError
-from dualquery.mechanisms.error_bars import LEVEL, bar_from_mean
+from dualquery.mechanisms.error_bars import BAR, bar_from_mean
 from dualquery.queries.cuts import Cuts
 from dualquery.queries.group import Group
 from dualquery.queries.workload import Workload
@@ -51,8 +50,7 @@ class WeightedGraph:
         return np.clip(self._answers(group)[0] / (self.domain.heaviest * self.edges), 0.0, 1.0)
 
     def bars(self, group: Group) -> Fractions:
-        level = NormalDist().inv_cdf((1 + LEVEL) / 2)
-        return level * self._answers(group)[1] / (self.domain.heaviest * self.edges)
+        return BAR * self._answers(group)[1] / (self.domain.heaviest * self.edges)
 
     def _answers(self, group: Group) -> tuple[Reals, Reals]:
         """What crosses each cut, and its deviation: the noise of blocks and degrees, and what chance does to edges
@@ -311,8 +309,7 @@ def _sketch(domain: Graph, workload: Workload, rng: np.random.Generator) -> Real
     """A random projection of the memberships of each vertex: equal where all memberships are."""
     number = len(domain.vertices)
     out = np.zeros((number, SKETCH))
-    for group in workload.groups:
-        assert isinstance(group, Cuts), "of graphs only cuts can be asked"
+    for group in workload.all_of(Cuts):
         for sets in (group.sources, group.targets):
             for first in range(0, len(sets), AT_ONCE):
                 members = unpack_bits(sets[first : first + AT_ONCE], number).astype(np.float32)

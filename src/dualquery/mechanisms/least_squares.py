@@ -80,7 +80,6 @@ def plan(task: Task, wanted: RowsAndRoundsWishes) -> Plan[LeastSquaresParameters
         rows = min(rows, max(rounds, MOST_CELLS // width))
     promised = math.sqrt(min(noise, hull) / size)
     return Plan(
-        mechanism="least-squares",
         task=task,
         reason=f"every query is measured, and at most {rounds} records are mixed to answer alike",
         parameters=LeastSquaresParameters(

@@ -21,7 +21,6 @@ import math
 from collections.abc import Iterator
 from dataclasses import dataclass
 from itertools import islice
-from statistics import NormalDist
 
 import numpy as np
 import pyarrow as pa
@@ -30,7 +29,7 @@ from numpy.typing import NDArray
 from dualquery.beliefs.universes import TouchedLists, TouchedWeights
 from dualquery.errors import QueryError
 from dualquery.fitting.shrink import CLEAR, learned, points, posterior
-from dualquery.mechanisms.error_bars import LEVEL
+from dualquery.mechanisms.error_bars import BAR
 from dualquery.mechanisms.mechanism import Mechanism, Outcome, Plan, Step, Task, hidden, least_noise
 from dualquery.mechanisms.rounds import MeasuredRounds, learner, priced, usual_rounds
 from dualquery.mechanisms.wishes import NoWishes, RoundsWishes
@@ -64,7 +63,7 @@ class CellFractions:
         return np.clip(self._summed(group, self.fraction), 0.0, 1.0)
 
     def bars(self, group: Group) -> Fractions:
-        return NormalDist().inv_cdf((1 + LEVEL) / 2) * np.sqrt(self._summed(group, self.deviation**2))
+        return BAR * np.sqrt(self._summed(group, self.deviation**2))
 
     def _summed(self, group: Group, numbers: NDArray[np.float64]) -> Fractions:
         if not isinstance(group, Lists):
@@ -125,10 +124,7 @@ class CellParameters:
 
 
 def lists_of(workload: Workload) -> Lists:
-    groups = [group for group in workload.groups if isinstance(group, Lists)]
-    if len(groups) < len(workload.groups):
-        raise QueryError("a table of codes is asked look-ups and lists, and nothing else")
-    return joined(groups)
+    return joined(workload.all_of(Lists))
 
 
 def plan(task: Task, wanted: NoWishes) -> Plan[CellParameters]:
@@ -147,7 +143,6 @@ def plan(task: Task, wanted: NoWishes) -> Plan[CellParameters]:
         )
     deviation = law.deviation * math.sqrt(max(1.0, float(np.diff(lists.start).mean())))
     return Plan(
-        mechanism="noisy-cells",
         task=task,
         reason=f"one noisy histogram over the whole universe is read at the {cells:,} records that the lists name",
         parameters=CellParameters(cells=cells, noise=law.mean_size, law=law),
@@ -234,13 +229,11 @@ def _plan_learner(task: Task, wanted: RoundsWishes) -> Plan[TouchedParameters]:
     lists = lists_of(task.workload)
     rounds = wanted.rounds
     if rounds is None:
-        cells = (
-            len(lists.cells) / lists.size / len(np.unique(lists.cells))
-        )  # in a list, of those that are named
+        # In a list, of those that are named.
+        cells = len(lists.cells) / lists.size / len(np.unique(lists.cells))
         rounds = usual_rounds(task, typical=cells, most=MOST_ROUNDS)
     chosen = TouchedParameters(**vars(priced(task, rounds)), universe=min(64.0, task.domain.log2_size))
     return Plan(
-        mechanism="touched-weights",
         task=task,
         reason=f"{rounds} rounds over 2^{chosen.universe:.0f} cells, of which lists touch few",
         parameters=chosen,

@@ -114,7 +114,7 @@ class Step:
 class Plan(Generic[Parameters]):
     """Every parameter of a run, what it will ask of the curator, and what to expect; from public things alone."""
 
-    mechanism: str
+    mechanism: str = ""  # its name, which `Mechanism.plan_for` writes down: nobody can pose as another
     task: Task
     reason: str  # one sentence: why this mechanism, and where its parameters come from
     parameters: Parameters
@@ -205,7 +205,6 @@ class Mechanism(Generic[Wishes, Parameters]):
             raise DualQueryError(
                 f"the mechanism '{self.name}' has no use for what a draft measured; leave out --draft or --mechanism"
             )
-        # The certificate names who made the plan: nobody can pose as another.
         return replace(self.plan(task, self.wishes(**options)), mechanism=self.name)
 
     def check_plays(self, kind: str) -> None:

@@ -32,7 +32,6 @@ from enum import Enum
 from fractions import Fraction
 from itertools import combinations
 from math import prod
-from statistics import NormalDist
 from typing import Any, cast
 
 import numpy as np
@@ -54,7 +53,7 @@ from dualquery.errors import BudgetError, DualQueryError, QueryError
 from dualquery.fitting.fit import passes, product_start, told
 from dualquery.fitting.fitter import Effort, Targets
 from dualquery.mechanisms.artefact import SyntheticRecords
-from dualquery.mechanisms.error_bars import LEVEL
+from dualquery.mechanisms.error_bars import BAR
 from dualquery.mechanisms.mechanism import Outcome, Plan, Step, Task, choice, hidden
 from dualquery.mechanisms.mwem import PASSES, MwemParameters, Updates, automatic_rounds, released_as_proven
 from dualquery.mechanisms.mwem import plan as plan_of_mwem
@@ -149,7 +148,6 @@ def plan(task: Task, wanted: MirrorWishes) -> Plan[MirrorParameters]:
     learning = slower * PASSES * chosen.rounds**2 * universe * 5e-9
     return replace(
         cast("Plan[Any]", like),
-        mechanism="mirror",
         reason=f"{like.reason}, moved by the {mirror_map.value} map",
         parameters=chosen,
         max_error=min(1.0, chosen.promised_error or like.max_error),
@@ -169,9 +167,8 @@ def _by_the_theorem(task: Task, chosen: MirrorParameters) -> MirrorParameters:
     unit = asked.workload.unit
     per_record = float(chosen.rate.nats) * asked.score.repeats * unit
     missed = math.log(4 * asked.size * rounds / FAILURE) / per_record
-    turned = (
-        law.size_within(1 - FAILURE / (2 * rounds)) / unit
-    )  # of a balance, which is twice that of a count
+    # Of a balance, which is twice that of a count.
+    turned = law.size_within(1 - FAILURE / (2 * rounds)) / unit
     return replace(
         chosen,
         learning_rate=radius / longest * math.sqrt(2 / rounds),
@@ -295,7 +292,6 @@ def _plan_implicit(task: Task, wanted: RowsAndRoundsWishes) -> Plan[EuclideanPar
     game = priced(task, rounds, share=1 - BASE_SHARE)
     noise = game.noise / task.rows
     return Plan(
-        mechanism="euclidean",
         task=task,
         reason=f"{rounds} rounds over a product base" + (", as asked" if wanted.rounds else ""),
         parameters=EuclideanParameters(
@@ -355,7 +351,7 @@ def _outcome(
     if rows is not None:
         fitted = rows_of(density, workload, rows, rng, progress)
         return Outcome(artefact=SyntheticRecords(fitted), belief=density)
-    bars = NormalDist().inv_cdf(0.5 + LEVEL / 2) * np.sqrt(density.variances())
+    bars = BAR * np.sqrt(density.variances())
     return answers_only(workload, density.answers(workload), np.maximum(bars, 1 / plan.task.rows))
 
 

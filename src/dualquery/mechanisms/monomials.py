@@ -49,7 +49,7 @@ from numpy.typing import NDArray
 from dualquery.beliefs.multiplicative_weights import Schedule, StepSize
 from dualquery.beliefs.universes import BasisIncidence, SignedMonomials
 from dualquery.errors import DualQueryError, QueryError
-from dualquery.mechanisms.error_bars import LEVEL
+from dualquery.mechanisms.error_bars import BAR
 from dualquery.mechanisms.mechanism import Outcome, Plan, Task
 from dualquery.mechanisms.mwem import PASSES
 from dualquery.mechanisms.outcomes import NO_RECORDS, answers_only, last
@@ -297,7 +297,6 @@ def plan(task: Task, wanted: MonomialWishes) -> Plan[MonomialParameters]:
         polynomial_error=round(polynomial.error, 6),
     )
     return Plan(
-        mechanism="monomials",
         task=task,
         reason=(
             f"{functions:,} signed monomials of degree {polynomial.degree} and weight {chosen.weight:,.0f}, "
@@ -328,7 +327,7 @@ def _outcome(
     progress: Progress,
 ) -> Outcome:
     workload = plan.task.workload
-    size = NormalDist().inv_cdf(0.5 + LEVEL / 2) * plan.mean_error / NormalDist().inv_cdf(0.75)
+    size = BAR * plan.mean_error / NormalDist().inv_cdf(0.75)
     bars = np.full(workload.size, size)  # a guess: what was not measured may be anything
     return answers_only(workload, last(replied).answers(workload), bars)
 

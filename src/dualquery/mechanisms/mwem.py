@@ -263,7 +263,6 @@ def plan(task: Task, wanted: MwemWishes) -> Plan[MwemParameters]:
         mean_error = max_error / 4
     source = "as asked" if wanted.rounds is not None else "by the noise that the budget buys"
     return Plan(
-        mechanism="mwem",
         task=task,
         reason=f"{chosen.rounds} rounds {source}, measuring {chosen.measured.value}",
         parameters=chosen,

@@ -36,7 +36,6 @@ import math
 from collections.abc import Mapping
 from dataclasses import dataclass
 from itertools import combinations
-from statistics import NormalDist
 from typing import Any
 
 import numpy as np
@@ -45,7 +44,7 @@ from dualquery.errors import QueryError
 from dualquery.fitting.shrink import shrunk as shrunk_by
 from dualquery.fitting.shrink import spreads
 from dualquery.fitting.wide import MeasuredItems
-from dualquery.mechanisms.error_bars import LEVEL
+from dualquery.mechanisms.error_bars import BAR
 from dualquery.mechanisms.mechanism import Mechanism, Outcome, Plan, Task, hidden
 from dualquery.mechanisms.monomials import checked_width
 from dualquery.mechanisms.outcomes import NO_RECORDS, answers_only
@@ -152,7 +151,6 @@ def plan_by_items(task: Task, signed: SignedRows) -> Plan[ByItemSets]:
     deviation = shares.deviation(MOST_PAIRED, "items") / task.rows
     noise = deviation * math.sqrt(signed.order)
     return Plan(
-        mechanism="parities",
         task=task,
         reason=(
             f"{len(task.workload.attributes):,} items are too many for their parities: items, pairs, and triples of "
@@ -292,7 +290,6 @@ def _plan_by_order(task: Task, signed: SignedRows) -> Plan[ByOrder]:
         variance += signed.subsets_a_query(order) * deviation**2
     noise = math.sqrt(variance) / 2**signed.order / task.rows
     return Plan(
-        mechanism="parities",
         task=task,
         reason=f"all {parities:,} parities within the queries are measured, each order with a share of its own",
         parameters=ByOrder(widest=signed.order, parities=parities, noise=noise, shares=shares),
@@ -310,7 +307,7 @@ def run(plan: Plan[Any], curator: Curator, rng: np.random.Generator, progress: P
     workload: Workload = plan.task.workload
     way: ByOrder | ByItemSets = plan.parameters
     answers, deviations = way.answers(curator, plan.task, rng, progress)
-    bars = np.maximum(NormalDist().inv_cdf(0.5 + LEVEL / 2) * deviations, 1 / plan.task.rows)
+    bars = np.maximum(BAR * deviations, 1 / plan.task.rows)
     return answers_only(workload, answers, bars)
 
 

@@ -133,7 +133,6 @@ def plan(task: Task, wanted: PmwWishes) -> Plan[PmwParameters]:
     chosen = parameters_of(task, wanted)
     cells = prod(task.domain.sizes.tolist())
     return Plan(
-        mechanism="pmw",
         task=task,
         reason=f"{chosen.rounds} rounds {'as asked' if wanted.rounds is not None else 'by the theorem'}",
         parameters=chosen,

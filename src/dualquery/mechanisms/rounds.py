@@ -260,9 +260,8 @@ class AskedQueries:
     @property
     def fewest_cells(self) -> int:
         """The size of the smallest table that holds a whole query."""
-        sizes = np.append(self.workload.domain.sizes, 1).astype(
-            np.float64
-        )  # padding -1 meets the one at the end
+        # Padding -1 meets the one at the end.
+        sizes = np.append(self.workload.domain.sizes, 1).astype(np.float64)
         return int(min(sizes[self.workload.scope].prod(axis=1).min(), 2.0**62))
 
     @property

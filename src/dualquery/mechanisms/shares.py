@@ -435,7 +435,6 @@ def built(
         notes = (f"{large}; expect little of the answers", *notes)
     mean, most = errors
     return Plan(
-        mechanism="projection",
         task=task,
         reason=reason,
         parameters=way,

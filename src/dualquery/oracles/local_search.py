@@ -386,7 +386,6 @@ def eliminate(
                 if (basis[owner[x] - 1, y >> 6] >> np.uint64(y & 63)) & np.uint64(1) != 0:
                     odd ^= choice[low + y] == one[low + y]
             v = low + x
-            choice[v] = (
-                one[v] if odd else first_choice[v] + first_choice[v + 1] - 1 - one[v]
-            )  # the other of two
+            # The other of two.
+            choice[v] = one[v] if odd else first_choice[v] + first_choice[v + 1] - 1 - one[v]
     return pure

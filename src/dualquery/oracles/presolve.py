@@ -495,9 +495,8 @@ def enumerate_small(
                 elif constant < 0:
                     for t in range(before):
                         coefficient[t] = -coefficient[t]
-            half = (
-                2 if c >= core.conjunctions else 1
-            )  # exact but for the constant term, which moves all cells
+            # Exact but for the constant term, which moves all cells.
+            half = 2 if c >= core.conjunctions else 1
             for t in range(terms):
                 table[cell[t]] += coefficient[t] // half
         for v in range(first_variable[k], first_variable[k + 1]):

@@ -343,9 +343,8 @@ def _schema_text(domain: Domain) -> str:
         fields = {key: value for key, value in asdict(column).items() if key in _MEANING}
         if "edges" in fields:
             fields["edges"] = [float(edge) for edge in fields["edges"]]
-            if (
-                fields["unknown"] is None
-            ):  # numbers have it since 0.3; digests of older schemas stay what they were
+            # Numbers have it since 0.3; digests of older schemas stay what they were.
+            if fields["unknown"] is None:
                 del fields["unknown"]
         columns.append([type(column).__name__, fields])
     return json.dumps(columns, sort_keys=True)

@@ -196,7 +196,7 @@ class TableReader(Reader):
             tokens = tokens_of(text)
             if not _asks_for_a_table(tokens):
                 return None
-            self._tokens, self._next = tokens, int(_is_by(tokens[0]))
+            self.begin(tokens, int(_is_by(tokens[0])))
             return self._members(in_order)
         except Fault as fault:
             raise QueryError(pointing_at(text, fault.column, str(fault), "")) from None
@@ -204,16 +204,16 @@ class TableReader(Reader):
     def _members(self, in_order: bool) -> tuple[int, ...]:
         found: list[int] = []
         while True:
-            column = self._token.column
+            column = self.token.column
             attribute = self._name()
             if attribute in found:
                 raise Fault(column, f"'{self._domain.name(attribute)}' stands twice in this table")
             if in_order and found and attribute < found[-1]:
                 raise Fault(column, "the attributes of a mean stand in the order of the schema")
             found.append(attribute)
-            if self._token.kind == "end":
+            if self.token.kind == "end":
                 return tuple(sorted(found))
-            if not self._takes_word(BY):
+            if not self.takes("word", BY):
                 self._expected("'by' or the end of the question")
 
 

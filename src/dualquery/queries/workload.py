@@ -9,7 +9,7 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from math import comb
-from typing import Any
+from typing import Any, TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
@@ -22,6 +22,7 @@ from dualquery.queries.group import (
     NONE,
     Digest,
     Group,
+    NotProducts,
     Predicates,
     ProductRows,
     concatenated,
@@ -32,6 +33,7 @@ from dualquery.table.domain import Domain
 from dualquery.table.records import Records
 from dualquery.types import Integers, Ints, Reals
 
+OneKind = TypeVar("OneKind", bound=NotProducts)
 _TEXTS_AT_ONCE = 50_000
 
 
@@ -96,10 +98,22 @@ class Workload(Derived):
 
     def text(self, i: int) -> str:
         """Query i in the query language."""
+        group, place = self.place_of(i)
+        return group.texts(np.array([place], np.int64))[0]
+
+    def place_of(self, i: int) -> tuple[Group, int]:
+        """The group of query i, and its number in there."""
         if not 0 <= i < self.size:
             raise IndexError(f"query {i} of a workload of {self.size}")
         g = int(np.searchsorted(self.starts, i, side="right")) - 1
-        return self.groups[g].texts(np.array([i], np.int64) - self.starts[g])[0]
+        return self.groups[g], i - int(self.starts[g])
+
+    def all_of(self, kind: type[OneKind]) -> list[OneKind]:
+        """The groups, which are all of one kind."""
+        found = [group for group in self.groups if isinstance(group, kind)]
+        if len(found) < len(self.groups):
+            raise QueryError(f"a table of {self.domain.kind} is asked {kind.noun}, and nothing else")
+        return found
 
     def texts(self) -> Iterator[str]:
         """Every query in the query language, in order."""
@@ -242,9 +256,8 @@ def number_of_sets_up_to(width: int, k: int) -> int:
 
 def _number_of_sets(width: int, k: int) -> int:
     """The number of sets of k out of `width`, or anything past _BEYOND."""
-    return comb(
-        width, min(k, width - k, _BEYOND.bit_length())
-    )  # which lies past it, in a width of twice as many
+    most = _BEYOND.bit_length()  # C(2 most, most) lies past it
+    return comb(width, min(k, width - k, most))
 
 
 def _number_of_cells(sizes: list[int], k: int) -> int:

@@ -122,7 +122,7 @@ def release(
     with which the release measures its own error (0: it does not), and `accept` a file (or a dict) that says
     beforehand what good enough is.
     `threads` (all cores) changes how long it takes, and no byte. `engine="cuda"` counts and fits on a GPU
-    (docs/gpu.md).
+    (docs/cli.md).
     """
     tell = silent if progress is None else progress
     described = public_schema(table, domain, schema).during(period)

@@ -32,8 +32,7 @@ from dualquery.inference.conclusions import Conclusions
 from dualquery.inference.estimates import half_width
 from dualquery.inference.inside import least_of_quantiles
 from dualquery.mechanisms.artefact import SyntheticUnits
-from dualquery.mechanisms.error_bars import Replica, narrowest
-from dualquery.mechanisms.floors import WITHIN
+from dualquery.mechanisms.error_bars import BAR, Replica, narrowest
 from dualquery.releases.sql import SqlQuery, aggregates, is_scaled
 from dualquery.table.domain import Items
 from dualquery.table.units import Units, joined_units
@@ -234,7 +233,7 @@ class UnitBars(Bars):
         ]
         for place, number in product(range(len(keys)), range(len(self.computed))):
             if is_scaled(self.asked.selected[self.computed[number]]):
-                more = WITHIN * self.number_off * values[place][number]
+                more = BAR * self.number_off * values[place][number]
                 bars[place][number] = math.hypot(bars[place][number], more)
         unknown = any(map(math.isnan, (bar for row in bars for bar in row)))
         return bars, ["bars are null where a group is missing from replicas"] if unknown else []

@@ -73,7 +73,7 @@ class LedgerJournal:
             raise LedgerError(f"this is the ledger of '{promise.name}', not of '{self._dataset}'")
         found = []
         self.origin, self.account, self.tokens = promise.origin, Account(promise.cap), Tokens()
-        self.head = Head(length=0, hash=promise.origin, spent=0)
+        self.head = promise.start
         for line in self._witness.checked(self.storage.verified(promise), promise, trust=self._trust):
             self.head = line.head
             self.tokens.hear(line)
@@ -206,8 +206,7 @@ class LedgerStatus(Account):
 def ledger_status(settings: Settings, *, trust: bool = False) -> LedgerStatus:
     """LedgerError where anything was edited, or rolled back behind what this service has seen."""
     promise, lines = _verified(settings, trust=trust)
-    start = Head(length=0, hash=promise.origin, spent=0)
-    found = LedgerStatus(cap=promise.cap, dataset=promise.name, head=start)
+    found = LedgerStatus(cap=promise.cap, dataset=promise.name, head=promise.start)
     for line in lines:
         found.head = line.head
         if (entry := entry_in(line)) is not None:

@@ -200,9 +200,8 @@ class Service:
         reply = self._reply(asked, answer)
         text = _written(reply)
         untested = asked.free or asked.dataset != self.settings.dataset
-        if (
-            untested and len(text) > WHOLE
-        ):  # free for the asking: all but its cells is kept, and the hash of all
+        # Free for the asking: all but its cells is kept, and the hash of all.
+        if untested and len(text) > WHOLE:
             kept = _written({"sha256": _sha256(text), **reply, **{name: [] for name in _CELLS}})
         else:
             kept = text

@@ -22,7 +22,7 @@ from datetime import UTC, datetime, timedelta
 from fractions import Fraction
 
 from dualquery.errors import DualQueryError, LedgerError
-from dualquery.ledger.chain import Head, Line, NewLine, Witness, chained
+from dualquery.ledger.chain import Line, NewLine, Witness, chained
 from dualquery.ledger.journal import Storage, TakenError
 
 ANALYST, OWNER = "analyst", "owner"
@@ -190,7 +190,7 @@ def _write(storage: Storage, witness: Witness | None, draft: NewLine) -> None:
         return
     try:
         promise = storage.promise()
-        head = Head(length=0, hash=promise.origin, spent=0)
+        head = promise.start
         for line in storage.verified(promise):
             head = line.head
         written = chained(draft, head, origin=promise.origin)

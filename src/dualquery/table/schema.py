@@ -39,13 +39,14 @@ from dualquery.table.toml_text import (
 
 DRAFT_LINE = "draft = true  # delete this line once every value below is public knowledge"
 KEYS = ("draft", "about", "table", "attribute", "rule")  # and the name of a kind of table
+# Of columns, by the keys that no other has.
 COLUMNS: tuple[tuple[tuple[str, ...], type[Categorical | Numeric | Dates | Items]], ...] = (
     (("values",), Categorical),
     (("edges",), Numeric),
     (("low", "high", "bins"), Numeric),
     (("from", "to", "by"), Dates),
     (("count",), Items),
-)  # of columns, by the keys that no other has
+)
 LONGEST = 500  # of a text in [about]
 MARK = "# from the data"  # behind each line of a draft that was read off the table
 
@@ -87,9 +88,8 @@ class Schema:
     long: bool = False
     encoding: str | None = None  # of a text file, where it is not UTF-8
     about: About = About()
-    marked: int = field(
-        default=0, compare=False
-    )  # lines of its file that still say they were read off the table
+    # Lines of its file that still say they were read off the table.
+    marked: int = field(default=0, compare=False)
     calendar: Calendar | None = None
     within: Span | None = None  # the periods whose records are read; None: all records
 

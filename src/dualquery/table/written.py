@@ -40,10 +40,11 @@ WRITTEN = tuple(day + time for day in FORMATS for time in TIMES)
 EITHER = tuple(f"{day}{time} or {BOTH[day]}{time}" for day in BOTH for time in TIMES)
 NUMBERS, DATES, TEXTS = (*PLAIN, COMMA, *MONEY), (*ISO, *WRITTEN, *EITHER), ("code", "text", "long text")
 FORMS = ("empty", "marker", *NUMBERS, *DATES, *TEXTS)
+# Forms, what such a text has in it, and the notation that reads it.
 _DRESSED: tuple[tuple[str, str, dict[str, Any]], ...] = (
     *((form, sign, {"currency": sign}) for form, sign in zip(MONEY, SIGNS, strict=True)),
     (COMMA, ",", {"decimal_comma": True}),
-)  # forms, what such a text has in it, and the notation that reads it
+)
 _FORM = {form: place for place, form in enumerate(FORMS)}
 _NUMBER = re.compile(r"[-+]?(?:\d+\.?(\d*)|\.(\d+))([eE][-+]?\d+)?", re.ASCII)
 _CODE = re.compile(r"0\d+", re.ASCII)

@@ -114,7 +114,6 @@ def _plan(task: Task, wanted: DayWishes) -> Plan[DayParameters]:
     law = least_noise(task.budget, bound)
     off = law.deviation / task.rows
     return Plan(
-        mechanism="day-histogram",
         task=task,
         reason="one histogram answers every arc",
         parameters=DayParameters(noise=law.deviation, law=law),

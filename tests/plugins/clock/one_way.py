@@ -48,7 +48,6 @@ def plan(task: Task, wanted: OneWayWishes) -> Plan[OneWayParameters]:
     off = law.deviation / task.rows
     records = wanted.most_records or min(task.rows, 10_000)
     return Plan(
-        mechanism="one-way",
         task=task,
         reason="each column is measured by itself",
         parameters=OneWayParameters(records=records, noise=law.deviation, law=law),

@@ -123,7 +123,6 @@ def plan(task: Task, wanted: DualQueryWishes) -> Plan[DualQueryParameters]:
     )
     size, rounds, steps = task.workload.size, learning.rounds, (*reserved, *round_steps(task, learning))
     return Plan(
-        mechanism="dualquery",
         task=task,
         reason=f"DualQuery keeps one weight a query and none a possible record; {source}",
         parameters=DualQueryParameters(

@@ -140,9 +140,8 @@ def random_table(domain: Domain, rows: int, rng: np.random.Generator) -> Records
     """A mixture of product distributions whose values are unevenly likely."""
     shares = rng.dirichlet(np.ones(MIXTURE))
     member = rng.choice(MIXTURE, rows, p=shares)
-    codes = np.zeros(
-        (domain.width, rows), np.uint16
-    )  # an attribute's codes side by side, as they are written
+    # An attribute's codes side by side, as they are written.
+    codes = np.zeros((domain.width, rows), np.uint16)
     for attribute, size in enumerate(domain.sizes):
         ends = np.cumsum(rng.dirichlet(np.full(size, 0.5), MIXTURE), axis=1)
         drawn = rng.random(rows)

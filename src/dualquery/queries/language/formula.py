@@ -246,26 +246,40 @@ def read_each(texts: Sequence[str], places: Sequence[str], read: Callable[[str],
     return found
 
 
-class Phrase:
-    """A question that is read from left to right; what does not fit is told how such a question reads."""
+class Cursor:
+    """A place in the tokens of a text, which are read from left to right."""
+
+    def __init__(self, text: str = "") -> None:
+        self.begin(tokens_of(text))
+
+    def begin(self, tokens: list[Token], place: int = 0) -> None:
+        self.tokens, self.place = tokens, place
+
+    @property
+    def token(self) -> Token:
+        """The one that comes next."""
+        return self.tokens[self.place]
+
+    def takes(self, kind: str, word: str = "") -> bool:
+        """Whether such a token comes next, which is then passed; of words one that reads so."""
+        taken = self.token.kind == kind and word in ("", self.token.text.lower())
+        self.place += taken
+        return taken
+
+
+class Phrase(Cursor):
+    """A question of few words; what does not fit is told how such a question reads."""
 
     def __init__(self, text: str, like: str) -> None:
-        self.tokens = tokens_of(text)
+        super().__init__(text)
         self._like = like
-        self._next = 0
-
-    def takes(self, kind: str) -> bool:
-        """Whether such a token comes next, which is then passed."""
-        taken = self.tokens[self._next].kind == kind
-        self._next += taken
-        return taken
 
     def take(self, *kinds: str) -> Token:
         """The next token, which must be one of these kinds where any are named."""
-        token = self.tokens[self._next]
+        token = self.token
         if kinds and token.kind not in kinds:
             self.refuse(token)
-        self._next += 1
+        self.place += 1
         return token
 
     def word(self, *words: str) -> str:
@@ -280,7 +294,7 @@ class Phrase:
 
     def fault(self, message: str) -> NoReturn:
         """What is wrong with what comes next."""
-        raise Fault(self.tokens[self._next].column, message)
+        raise Fault(self.token.column, message)
 
     def end(self) -> None:
         self.take("end")

@@ -32,6 +32,7 @@ from dualquery.queries.language.formula import (
     SIGNS_IN_WORDS,
     Box,
     Condition,
+    Cursor,
     Every,
     Fault,
     Formula,
@@ -63,30 +64,29 @@ def parse(text: str, domain: Domain, *, place: str = "") -> Query:
     return Reader(domain).read(text, place=place)
 
 
-class Reader:
+class Reader(Cursor):
     """Reads many queries about one domain; it remembers names and values between them."""
 
     def __init__(self, domain: Domain) -> None:
+        super().__init__()
         self._domain = domain
         self._positions = {column.name: i for i, column in enumerate(domain.columns)}
         self._codes: dict[int, dict[str, int]] = {}
-        self._tokens: list[Token] = []
-        self._next = 0
 
     def read(self, text: str, *, place: str = "") -> Query:
         """The query that a text asks; QueryError with the column of the fault where it asks none."""
         try:
-            self._tokens, self._next = tokens_of(text), 0
+            self.begin(tokens_of(text))
             return self._query()
         except Fault as fault:
             raise QueryError(pointing_at(text, fault.column, str(fault), place)) from None
 
     def _query(self) -> Query:
-        begin = self._tokens[0]
+        begin = self.tokens[0]
         if begin.kind == "end":
             raise Fault(0, "the query is empty")
         formula = self._formula(0)
-        if self._token.kind != "end":
+        if self.token.kind != "end":
             self._expected("'&', '|' or the end of the query")
         if isinstance(formula, Query):
             return formula
@@ -113,9 +113,9 @@ class Reader:
         return self._joined("|", depth)
 
     def _joined(self, sign: str, depth: int) -> Formula | Query:
-        column = self._token.column
+        column = self.token.column
         parts = [self._joined("&", depth) if sign == "|" else self._factor(depth)]
-        while self._takes(sign):
+        while self.takes(sign):
             parts.append(self._joined("&", depth) if sign == "|" else self._factor(depth))
         if len(parts) == 1:
             return parts[0]
@@ -123,17 +123,17 @@ class Reader:
         return Some(formulas) if sign == "|" else Every(formulas)
 
     def _factor(self, depth: int) -> Formula | Query:
-        column = self._token.column
+        column = self.token.column
         negated = False
-        while self._takes("!"):
+        while self.takes("!"):
             negated = not negated
         if depth == DEEPEST:
             raise Fault(column, f"more than {DEEPEST} nested parentheses")
-        token = self._token
-        if self._takes("("):
+        token = self.token
+        if self.takes("("):
             part = self._formula(depth + 1)
             self._take(")", f"')' to close the '(' at column {token.column + 1}")
-        elif self._takes_word("parity"):
+        elif self.takes("word", "parity"):
             part = self._parity()
         else:
             part = self._condition()
@@ -148,7 +148,7 @@ class Reader:
         self._take("(", "'(' (a name 'parity' needs quotes)")
         attributes: list[int] = []
         while True:
-            column = self._token.column
+            column = self.token.column
             attribute = self._name()
             name = self._domain.name(attribute)
             if self._domain.sizes[attribute] != 2:
@@ -156,27 +156,27 @@ class Reader:
             if attribute in attributes:
                 raise Fault(column, f"'{name}' stands twice in this parity")
             attributes.append(attribute)
-            if not self._takes(","):
+            if not self.takes(","):
                 break
         self._take(")", "',' or ')'")
         return Query((), parity=tuple(sorted(attributes)))
 
     def _name(self) -> int:
         """The number of the attribute that is named next."""
-        token = self._token
+        token = self.token
         if token.kind not in ("word", "quoted") or (token.kind == "word" and token.text.lower() in KEYWORDS):
             self._expected("an attribute")
-        self._next += 1
+        self.place += 1
         position = self._positions.get(token.text)
         column = None if position is None else self._domain.columns[position]
-        if self._token.kind != "[":
+        if self.token.kind != "[":
             if position is None or column is None:
                 raise Fault(token.column, vocabulary.unknown_name(self._domain, token.text))
             if isinstance(column, Items):
                 example = f"{column.name}[{column.first}]"
                 raise Fault(token.column, f"'{column.name}' is a block of items; name one, as {example}")
             return self._domain.starts[position]
-        self._next += 1
+        self.place += 1
         number = self._take_value()
         self._take("]", "']'")
         if position is None or column is None:
@@ -190,7 +190,7 @@ class Reader:
         return self._domain.starts[position] + int(digits) - column.first
 
     def _condition(self) -> Condition:
-        column_number = self._token.column
+        column_number = self.token.column
         attribute = self._name()
         position, column = self._domain.column_of(attribute)
         codes = self._codes.get(position)
@@ -200,25 +200,25 @@ class Reader:
 
     def _accepted(self, column: Column, codes: dict[str, int], column_number: int) -> int:
         """The codes that what stands behind a name accepts, as a bit set."""
-        token = self._token
+        token = self.token
         full = vocabulary.everything(column)
         if token.kind in ("=", "!="):
-            self._next += 1
+            self.place += 1
             accepted = self._value(column, codes)
             if token.kind == "!=":
                 accepted ^= full
         elif token.kind in _ORDER:
-            self._next += 1
+            self.place += 1
             accepted = self._comparison(token, column, codes)
-        elif self._takes("!"):
-            if not self._takes_word("in"):
+        elif self.takes("!"):
+            if not self.takes("word", "in"):
                 self._expected("'in'")
             accepted = full ^ self._membership(column, codes)
-        elif self._takes_word("in"):
+        elif self.takes("word", "in"):
             accepted = self._membership(column, codes)
-        elif self._takes_word("is"):
-            accepted = full if self._takes("!") else 0
-            if not self._takes_word("missing"):
+        elif self.takes("word", "is"):
+            accepted = full if self.takes("!") else 0
+            if not self.takes("word", "missing"):
                 self._expected("'missing'")
             absent = column.missing_code
             if absent is None:
@@ -237,25 +237,25 @@ class Reader:
         return vocabulary.between(column, first, last)
 
     def _membership(self, column: Column, codes: dict[str, int]) -> int:
-        if not self._takes("{"):
-            if self._token.kind not in ("[", "("):
+        if not self.takes("{"):
+            if self.token.kind not in ("[", "("):
                 self._expected("'{' or '['")
             return self._value(column, codes)
         accepted = self._value(column, codes)
-        while self._takes(","):
+        while self.takes(","):
             accepted |= self._value(column, codes)
         self._take("}", "',' or '}'")
         return accepted
 
     def _value(self, column: Column, codes: dict[str, int]) -> int:
-        token = self._token
+        token = self.token
         if token.kind in ("[", "("):
-            self._next += 1
+            self.place += 1
             first = self._cut(column, codes, CutSide.BEFORE if token.kind == "[" else CutSide.AFTER)
             self._take(",", "','")
-            close = self._tokens[min(self._next + 1, len(self._tokens) - 1)].kind
+            close = self.tokens[min(self.place + 1, len(self.tokens) - 1)].kind
             last = self._cut(column, codes, CutSide.AFTER if close == "]" else CutSide.BEFORE)
-            if not self._takes("]"):
+            if not self.takes("]"):
                 self._take(")", "')' or ']' to close the interval")
             return vocabulary.between(column, first, last)
         self._take_value()
@@ -273,35 +273,20 @@ class Reader:
 
     # Tokens
 
-    @property
-    def _token(self) -> Token:
-        return self._tokens[self._next]
-
-    def _takes(self, sign: str) -> bool:
-        taken = self._tokens[self._next].kind == sign
-        self._next += taken
-        return taken
-
-    def _takes_word(self, word: str) -> bool:
-        token = self._tokens[self._next]
-        taken = token.kind == "word" and token.text.lower() == word
-        self._next += taken
-        return taken
-
     def _take(self, sign: str, description: str) -> None:
-        if not self._takes(sign):
+        if not self.takes(sign):
             self._expected(description)
 
     def _take_value(self) -> Token:
-        token = self._token
+        token = self.token
         # A word such as `not` is a value where a value is due.
         if token.kind not in ("word", "quoted") and token.text.lower() not in SIGNS_IN_WORDS:
             self._expected("a value")
-        self._next += 1
+        self.place += 1
         return token
 
     def _expected(self, description: str) -> NoReturn:
-        token = self._token
+        token = self.token
         found = "the end of the query" if token.kind == "end" else f"'{token.text}'"
         hint = "; put quotes around it if it is part of a name or value" if token.kind in _SPECIAL else ""
         raise Fault(token.column, f"expected {description}, found {found}{hint}")

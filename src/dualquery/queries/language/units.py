@@ -33,9 +33,8 @@ from dualquery.table.database import Database
 from dualquery.table.domain import Column, Domain
 
 QUANTIFIERS = ("any", "all", "count")
-AskedOfUnits = tuple[
-    Query, tuple[Counted, ...]
-]  # over the attributes of the units and behind them these numbers
+# Over the attributes of the units and behind them these numbers.
+AskedOfUnits = tuple[Query, tuple[Counted, ...]]
 
 
 class RowReader(Reader):
@@ -52,13 +51,13 @@ class RowReader(Reader):
                 self._positions[column.name] = self._positions[f"{child}.{column.name}"]
 
     def _name(self) -> int:
-        token = self._token
+        token = self.token
         twice = f"{self._database.root.name}.{token.text}"
         if token.text not in self._positions and self._domain.find(twice) is not None:
             raise Fault(
                 token.column, f"write {self._child}.{token.text} or {twice}: both have '{token.text}'"
             )
-        if token.text.lower() in QUANTIFIERS and self._tokens[self._next + 1].kind == "(":
+        if token.text.lower() in QUANTIFIERS and self.tokens[self.place + 1].kind == "(":
             raise Fault(
                 token.column,
                 f"{token.text}(…) asks about a whole {self._database.root.name}, not about one row",
@@ -67,10 +66,10 @@ class RowReader(Reader):
 
     def inside(self, outer: Reader) -> Query:
         """The query that stands next in what another reader reads, which goes on behind it."""
-        self._tokens, self._next = outer._tokens, outer._next
-        begin = self._token.column
+        self.begin(outer.tokens, outer.place)
+        begin = self.token.column
         formula = self._formula(1)
-        outer._next = self._next
+        outer.place = self.place
         try:
             box = as_box(self._no_parity(formula, begin))
         except QueryError as error:
@@ -113,7 +112,7 @@ class UnitReader(Reader):
         return len(list(self._counted.values())[attribute - width].values)
 
     def _name(self) -> int:
-        token = self._token
+        token = self.token
         if token.text not in self._positions and (child := self._child_with(token.text)) is not None:
             own = token.text.removeprefix(f"{child}.")
             raise Fault(
@@ -125,11 +124,11 @@ class UnitReader(Reader):
         return super()._name()
 
     def _condition(self) -> Condition:
-        token = self._token
+        token = self.token
         word = token.text.lower()
-        if token.kind != "word" or word not in QUANTIFIERS or self._tokens[self._next + 1].kind != "(":
+        if token.kind != "word" or word not in QUANTIFIERS or self.tokens[self.place + 1].kind != "(":
             return super()._condition()
-        self._next += 2
+        self.place += 2
         return self._count(token) if word == "count" else self._quantified(token)
 
     def _quantified(self, token: Token) -> Condition:
@@ -145,14 +144,14 @@ class UnitReader(Reader):
 
     def _count(self, token: Token) -> Condition:
         """What stands behind `count(`: a table, perhaps a condition, and how many."""
-        child = self._token.text
+        child = self.token.text
         if child not in self._rows:
             names = " or ".join(self._rows)
             raise Fault(
-                self._token.column, f"count(…) counts rows of {names}, like count({child_of(self._rows)})"
+                self.token.column, f"count(…) counts rows of {names}, like count({child_of(self._rows)})"
             )
-        self._next += 1
-        query = self._rows[child].inside(self) if self._takes_word("where") else Query(())
+        self.place += 1
+        query = self._rows[child].inside(self) if self.takes("word", "where") else Query(())
         self._take(")", "'where' or ')'")
         size = self._database.find(child)
         assert size is not None, "the size of each child table is an attribute"
@@ -185,7 +184,7 @@ class UnitReader(Reader):
     def _child_inside(self, token: Token) -> str:
         """The one child table whose attributes stand in the brackets that have just been opened."""
         depth, names = 1, []
-        for each in self._tokens[self._next :]:
+        for each in self.tokens[self.place :]:
             depth += (each.kind == "(") - (each.kind == ")")
             if depth == 0:
                 break
