@@ -19,7 +19,7 @@ SOURCE = Path(__file__).resolve().parents[1] / "src" / "dualquery"
 
 # What stands lower may be imported by what stands higher. Siblings on one step do not import each other.
 STEPS = [
-    {"compiled", "errors", "randomness", "types"},
+    {"bisection", "compiled", "errors", "randomness", "types"},
     {"card", "pool"},
     {"example", "plots", "registry"},
     {"table"},

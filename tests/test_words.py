@@ -78,3 +78,15 @@ def test_what_was_read_twice_does_not_come_back(sentence: str) -> None:
         path.name for path in PAGES if path.is_file() and sentence in path.read_text(encoding="utf-8").lower()
     ]
     assert where == [], f"say: {READ_TWICE[sentence]}"
+
+
+def test_what_there_is_one_of_is_said_with_per() -> None:
+    """`one row per cell`: "a row a cell" is read twice."""
+    each = re.compile(
+        r"\b(?:an?|one) (?:row|line|number|byte|weight|query|point) an? "
+        r"(?:row|line|cell|column|set|value|knot|vertex|measurement|mechanism|group|unit|query)\b",
+        re.IGNORECASE,
+    )
+    assert each.search("A row a cell: its record") is not None
+    texts = [path for path in PAGES if path.is_file()]
+    assert [path.name for path in texts if each.search(path.read_text(encoding="utf-8"))] == []

@@ -123,7 +123,36 @@ def _add_up() -> Any:
     return intrinsic(add_up)
 
 
+def _four_sums() -> Any:
+    """Σ_k left[4k + l] · right[4k + l] for l = 0 to 3, k below a number, in this order and within one register."""
+    from llvmlite import ir
+    from numba import types
+    from numba.core import cgutils
+    from numba.extending import intrinsic
+
+    vector = ir.VectorType(ir.DoubleType(), 4)
+
+    def four_sums(_context, left, right, number):  # type: ignore[no-untyped-def]
+        def generate(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:
+            one, other = (
+                builder.bitcast(context.make_array(kind)(context, builder, array).data, vector.as_pointer())
+                for kind, array in zip(signature.args[:2], arguments[:2], strict=True)
+            )
+            total = cgutils.alloca_once_value(builder, ir.Constant(vector, [0.0] * 4))
+            with cgutils.for_range(builder, arguments[2]) as k:
+                both = [builder.load(builder.gep(each, [k.index]), align=8) for each in (one, other)]
+                builder.store(builder.fadd(builder.load(total), builder.fmul(*both)), total)
+            sums = builder.load(total)
+            lanes = [builder.extract_element(sums, ir.IntType(32)(lane)) for lane in range(4)]
+            return context.make_tuple(builder, signature.return_type, lanes)
+
+        return types.UniTuple(types.float64, 4)(left, right, number), generate
+
+    return intrinsic(four_sums)
+
+
 LANES = 8  # floats that are added at once
 add_up = Later(_add_up)
+four_sums = Later(_four_sums)
 popcount = Later(_popcount)  # the number of ones in a 64-bit word
 lowest_bit = Later(_lowest_bit)  # the place of the lowest one in a 64-bit word that is not zero

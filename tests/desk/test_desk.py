@@ -216,6 +216,18 @@ def test_one_key_is_one_job_and_one_job_runs_at_a_time(
         jobs.of("c" * 16)
 
 
+def test_a_desk_that_ends_puts_back_what_was_moved_for_a_job(tmp_path: Path) -> None:
+    schema, aside = tmp_path / "schema", tmp_path / "aside"
+    schema.touch()
+    jobs = Jobs(tmp_path)
+    job = jobs.start("a" * 16, ["desk"], lambda: schema.replace(aside), lambda: aside.replace(schema))
+    while jobs._process is None:
+        pass
+    jobs.stop()
+    assert job.code
+    assert schema.exists()
+
+
 def test_a_refusal_of_a_command_is_one_sentence(here: Sitting, folder: Path) -> None:
     (folder / "broken.csv").write_bytes(b'a,b\n"1,2\n\x00\xff')
     status, job = here.post("/v1/draft", {"table": "broken.csv"})

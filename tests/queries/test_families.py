@@ -305,9 +305,9 @@ def test_files(tmp_path: Path) -> None:
     with pytest.raises(QueryError, match="holds no query"):
         from_spec(MIXED, str(tmp_path / "blank"))
     (tmp_path / "binary").write_bytes(b"\xff\xfe\x00")
-    with pytest.raises(QueryError, match="not text in UTF-8"):
+    with pytest.raises(QueryError, match="not UTF-8 text"):
         from_spec(MIXED, str(tmp_path / "binary"))
-    with pytest.raises(QueryError, match="cannot be read"):
+    with pytest.raises(QueryError, match="there is no query file"):
         from_file(MIXED, tmp_path / "absent")
 
 

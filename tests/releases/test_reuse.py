@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 import json
 from dataclasses import replace
 from pathlib import Path
@@ -31,6 +32,7 @@ from dualquery.queries.families import marginals
 from dualquery.queries.tables import attribute_codes
 from dualquery.releases.certificate import Certificate
 from dualquery.releases.reuse import earlier_of
+from dualquery.releases.seal import canonical
 from dualquery.table.columns import Categorical
 from dualquery.table.numbers import Numeric
 from tests.releases.test_private_draft import people
@@ -196,6 +198,11 @@ def test_another_table_another_promise_or_another_book_is_refused(draft, tmp_pat
     changed = {**real.certificate, "epsilon": 0.1}
     with pytest.raises(DataError, match="was changed"):
         told(changed, real.schema)
+    for key in ("private", "measured", "book"):  # as an earlier version wrote it, or another program
+        less = {name: value for name, value in real.certificate.items() if name not in (key, "seal")}
+        less["seal"] = hashlib.sha256(canonical(less)).hexdigest()
+        with pytest.raises(DataError, match="another version"):
+            told(less, real.schema)
     for nothing in ({"format": "x"}, tmp_path / "none.json"):
         with pytest.raises(DataError, match="names the certificate of a private draft"):
             told(nothing, real.schema)

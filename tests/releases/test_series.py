@@ -319,7 +319,8 @@ values = ["a", "b", "c"]
 """
 
 
-def test_a_person_pays_for_each_of_the_periods_that_are_added_up(tmp_path: Path) -> None:
+@pytest.mark.parametrize("gaussian", [False, True])
+def test_a_person_pays_for_each_of_the_periods_that_are_added_up(tmp_path: Path, gaussian: bool) -> None:
     """Of a person K records count in each period, so that a sum of two periods holds 2 K of them."""
     rng = np.random.default_rng(0)
     rows = [
@@ -338,13 +339,18 @@ def test_a_person_pays_for_each_of_the_periods_that_are_added_up(tmp_path: Path)
         neighbours=persons,
         calendar=Calendar("received", "quarter"),
         periods_per_person=2,
+        gaussian=gaussian,
     )
     series, budget = of(tmp_path), Budget(3, 1e-6, persons)
     for period in ("2024-Q1", "2024-Q2"):
         series.append(tmp_path / "v.csv", budget, period=period, **FAST)
     book = Books(tmp_path / "v.ledger").read().book
     both = series.so_far(bars=False).certificate
-    assert both["spent"]["epsilon"] == pytest.approx(book.epsilon_spent, rel=1e-6)
+    if gaussian:  # as ρ, which is a little more
+        assert book.epsilon_spent < both["spent"]["epsilon"] < 1.15 * book.epsilon_spent
+    else:
+        assert both["spent"]["epsilon"] == pytest.approx(book.epsilon_spent, rel=1e-6)
+    assert both["budget"]["accounting"] == "zcdp"
     assert both["spent"]["epsilon"] > 4
     assert both["budget"]["epsilon"] >= both["spent"]["epsilon"]
     assert both["several"]["2"] >= 2 * both["spent"]["epsilon"]
@@ -352,6 +358,9 @@ def test_a_person_pays_for_each_of_the_periods_that_are_added_up(tmp_path: Path)
     series.so_far(bars=False).save(tmp_path / "both")
     assert verify(tmp_path / "both").recounted.epsilon <= both["spent"]["epsilon"]
     assert series.between("2024-Q1", bars=False).certificate["spent"]["epsilon"] <= 3
+    if gaussian:
+        with pytest.raises(BudgetError, match="too little is left"):  # starts from the sum of those before
+            series.append(tmp_path / "v.csv", Budget(8.9, 1e-6, persons), period="2024-Q3", **FAST)
 
 
 def test_a_sum_promises_no_more_than_any_of_its_releases(folder: Path) -> None:

@@ -28,6 +28,7 @@ from functools import lru_cache
 import numpy as np
 from numpy.typing import NDArray
 
+from dualquery.bisection import halved
 from dualquery.errors import DualQueryError
 from dualquery.privacy.budget import Budget
 from dualquery.privacy.ledger import Ledger
@@ -80,13 +81,7 @@ def upper_bound(hits: int, runs: int, *, failure: float) -> float:
     """The probability above which so few hits or fewer have less than this chance, rounded up."""
     if hits >= runs:
         return 1.0
-    low, high = 0.0, 1.0
-    for _ in range(_STEPS):
-        middle = (low + high) / 2
-        if _at_most(hits, runs, middle) > failure:
-            low = middle
-        else:
-            high = middle
+    _, high = halved(0.0, 1.0, _STEPS, lambda p: _at_most(hits, runs, p) <= failure)
     return min(1.0, high * (1 + _MARGIN) + _MARGIN / runs)
 
 

@@ -42,6 +42,7 @@ from dualquery.audits.case import (
     Tell,
     pair_of,
 )
+from dualquery.bisection import first_whole
 from dualquery.counting.counter import MemoryCounter
 from dualquery.mechanisms.distances import factored
 from dualquery.privacy.budget import Accounting, Budget
@@ -453,18 +454,12 @@ def law_of(draw: Callable[[FixedChance], str]) -> dict[str, Fraction]:
     while True:
         outcome = at(first)
         assert outcome not in law, "an outcome owns one stretch"
-        inside, outside = first, bound  # the last known to be of the stretch, and one past it
         if outcome == last:
             law[outcome] = Fraction(bound - first, bound)
             return law
-        while outside - inside > 1:
-            middle = (inside + outside) // 2
-            if at(middle) == outcome:
-                inside = middle
-            else:
-                outside = middle
-        law[outcome] = Fraction(outside - first, bound)
-        first = outside
+        past = first_whole(first, bound, lambda value, outcome=outcome: at(value) != outcome)  # type: ignore[misc]
+        law[outcome] = Fraction(past - first, bound)
+        first = past
 
 
 def largest_loss(one: dict[str, Fraction], other: dict[str, Fraction]) -> float:

@@ -1,4 +1,4 @@
-"""A distribution over records, written out: one weight a cell of the product of some attributes.
+"""A distribution over records, written out: one weight per cell of the product of some attributes.
 
 The cells are seen as a matrix whose rows are numbered by the leading attributes and whose columns by the trailing
 ones. Rows are long enough to be read at the speed of memory and short enough to stay in the nearest cache, so that

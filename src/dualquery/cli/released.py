@@ -136,19 +136,16 @@ def _attributes(given: list[str], domain: Domain) -> list[str]:
 
 
 def _lines(file: Path) -> list[tuple[str, str]]:
-    """The queries of a file or of the standard input; blank lines and comments are passed over."""
-    name = "the standard input" if str(file) == "-" else f"'{file}'"
+    """The queries of a file or of the standard input."""
+    from dualquery.queries.families import lines_of
+    from dualquery.table.toml_text import contents
+
+    if str(file) != "-":
+        return lines_of(contents(file, f"file '{file}'", QueryError), f"'{file}'")
     try:
-        text = sys.stdin.read() if str(file) == "-" else file.read_text(encoding="utf-8-sig")
+        return lines_of(sys.stdin.read(), "the standard input")
     except UnicodeDecodeError:
-        raise QueryError(f"{name} is not text in UTF-8") from None
-    except OSError as error:
-        raise QueryError(f"{name} cannot be read: {error.strerror}") from None
-    return [
-        (line, f"{name}, line {number}")
-        for number, line in enumerate(text.splitlines(), start=1)
-        if line.strip() and not line.lstrip().startswith("#")
-    ]
+        raise QueryError("the standard input is not text in UTF-8") from None
 
 
 @with_flags(prior_origin=(str | None, None), prior_key=(Path | None, None))

@@ -238,7 +238,7 @@ class SpilledCounter(Counter):
     A run asks the curator several times, and reading a table is dearer than counting it: the first pass reads, checks
     and encodes all of it, and writes the codes of each column into a file; every question then reads the codes. The
     files have no name: nobody else can open them, and nothing of them is left when the process ends, however it ends.
-    They take a byte a cell of the table, or two where an attribute has more than 256 values, and two more for
+    They take a byte per cell of the table, or two where an attribute has more than 256 values, and two more for
     a number in bins (its place inside).
     """
 

@@ -67,6 +67,7 @@ class Jobs:
         self._folder, self._lock = folder, Lock()
         self._known: dict[str, DeskJob] = {}
         self._process: subprocess.Popen[str] | None = None
+        self._thread: Thread | None = None
 
     def start(
         self,
@@ -93,7 +94,8 @@ class Jobs:
             job = self._known[key] = DeskJob(key, tuple(arguments))
             for old in list(self._known)[:-MOST_KEPT]:
                 del self._known[old]
-        Thread(target=self._run, args=(job, failed), daemon=True).start()
+        self._thread = Thread(target=self._run, args=(job, failed), daemon=True)
+        self._thread.start()
         return job
 
     def of(self, key: str) -> DeskJob:
@@ -102,9 +104,11 @@ class Jobs:
         return self._known[key]
 
     def stop(self) -> None:
-        """End what still runs, with the desk."""
+        """End what still runs, with the desk, and put back what was moved out of its way."""
         if self._process is not None and self._process.poll() is None:
             self._process.terminate()
+        if self._thread is not None:
+            self._thread.join(10)  # seconds
 
     def _run(self, job: DeskJob, failed: Callable[[], object]) -> None:
         command = [sys.executable, "-m", "dualquery", *job.arguments]

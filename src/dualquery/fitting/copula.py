@@ -17,7 +17,7 @@ import math
 import numpy as np
 from numpy.typing import NDArray
 
-from dualquery.compiled import njit
+from dualquery.compiled import four_sums, njit
 from dualquery.fitting.cpu import STEP, word_of
 from dualquery.pool import in_shares
 from dualquery.table.domain import Categorical, Column, Items
@@ -31,6 +31,7 @@ MOST_COLUMNS = 50
 TERMS = 24  # of the series
 STRONGEST = 0.995  # a correlation that bins can tell
 LEAST_EIGENVALUE = 1e-3
+IN_TURN = 4  # rows
 LEAST_ROWS = 1_000  # of a share: fewer are drawn before another thread has begun
 FARTHEST = 9.0  # a normal lies nearer
 FINE = 128  # places a unit at which its distribution is kept: off by one part in a thousand between them
@@ -142,39 +143,40 @@ def _solved(products: Reals, seen: Reals) -> Reals:
 def _draw(first, last, z, ranks, ends, pull, deviation, normal, seed):  # type: ignore[no-untyped-def]
     """z of these rows, all sweeps: each z_j given the other z of its row and the ends of its interval.
 
-    A row has a generator of its own (splitmix64), so that rows may be shared out.
+    A row has a generator of its own (splitmix64), so that rows may be shared out. Some rows take turns: what one
+    waits for, the processor works out meanwhile for another.
     """
     width = z.shape[1]
-    for row in range(first, last):
-        mine = z[row]
-        counter = word_of(seed + np.uint64(row) * STEP)
+    counters = np.empty(IN_TURN, np.uint64)
+    for begin in range(first, last, IN_TURN):
+        some = min(IN_TURN, last - begin)
+        for turn in range(some):
+            counters[turn] = word_of(seed + np.uint64(begin + turn) * STEP)
         for sweep in range(SWEEPS + 1):
             for j in range(width):
-                mean, spread = 0.0, 1.0  # at first each by itself
-                if sweep > 0:
-                    one = two = three = four = 0.0  # side by side: four sums become vector instructions
-                    for k in range(0, width - 3, 4):
-                        one += pull[j, k] * mine[k]
-                        two += pull[j, k + 1] * mine[k + 1]
-                        three += pull[j, k + 2] * mine[k + 2]
-                        four += pull[j, k + 3] * mine[k + 3]
-                    for k in range(width - width % 4, width):
-                        one += pull[j, k] * mine[k]
-                    mean, spread = (one + two) + (three + four), deviation[j]
-                rank = ranks[row, j]
-                a, b = (ends[j, rank + 1] - mean) / spread, (ends[j, rank + 2] - mean) / spread
-                if rank < 0:
-                    a, b = -FARTHEST, FARTHEST
-                flipped = a > 0.0  # far above, where shares are all near one
-                if flipped:
-                    a, b = -b, -a
-                counter += STEP
-                uniform = (word_of(counter) >> np.uint64(11)) * 2.0**-53
-                below = _share(a, normal)
-                x = _ndtri(below + (_share(b, normal) - below) * uniform)
-                x = min(max(x, a), b)
-                x = mean + spread * (-x if flipped else x)
-                mine[j] = min(max(x, -FARTHEST), FARTHEST)
+                for turn in range(some):
+                    row = begin + turn
+                    mine = z[row]
+                    mean, spread = 0.0, 1.0  # at first each by itself
+                    if sweep > 0:
+                        one, two, three, four = four_sums(pull[j], mine, width // 4)
+                        for k in range(width - width % 4, width):
+                            one += pull[j, k] * mine[k]
+                        mean, spread = (one + two) + (three + four), deviation[j]
+                    rank = ranks[row, j]
+                    a, b = (ends[j, rank + 1] - mean) / spread, (ends[j, rank + 2] - mean) / spread
+                    if rank < 0:
+                        a, b = -FARTHEST, FARTHEST
+                    flipped = a > 0.0  # far above, where shares are all near one
+                    if flipped:
+                        a, b = -b, -a
+                    counters[turn] += STEP
+                    uniform = (word_of(counters[turn]) >> np.uint64(11)) * 2.0**-53
+                    below = _share(a, normal)
+                    x = _ndtri(below + (_share(b, normal) - below) * uniform)
+                    x = min(max(x, a), b)
+                    x = mean + spread * (-x if flipped else x)
+                    mine[j] = min(max(x, -FARTHEST), FARTHEST)
 
 
 @njit(cache=True, inline="always")

@@ -1,6 +1,6 @@
 """One-way tables and moments of pairs, drawn around what was measured: all of it public.
 
-A *feature* is a number a value: of a numeric attribute its place on the line, of another whether it is a certain
+A *feature* is one number per value: of a numeric attribute its place on the line, of another whether it is a certain
 value; each has mean 0 and variance 1 over the released rows. A *moment* is the mean of a product of features of two
 attributes (or of three). What a pair's measured interaction says about its moments follows from the prior of
 `fitting.smooth`.

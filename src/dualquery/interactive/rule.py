@@ -30,6 +30,7 @@ from functools import cached_property, lru_cache
 from statistics import NormalDist
 
 from dualquery.beliefs.weighted_rows import MeasuredQuestion, WeightedRows
+from dualquery.bisection import first_whole
 from dualquery.errors import BudgetError, LedgerError, QueryError
 from dualquery.interactive.answers import CONFIDENCE, FREE, Badge, Cost, Left, Quote, percent
 from dualquery.interactive.journal import (
@@ -370,10 +371,7 @@ def _least(test_of_bound: Callable[[int], HazardTest], share: Fraction, order: i
         low, high = high, 2 * high
         if high > MOST_BOUND:
             raise BudgetError("the budget is too small to test a question; use a larger epsilon")
-    while high - low > 1:
-        middle = (low + high) // 2
-        low, high = (low, middle) if affordable(middle) else (middle, high)
-    return high
+    return first_whole(low, high, affordable)
 
 
 def rounded_up(error: float) -> str:

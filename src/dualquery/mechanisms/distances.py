@@ -92,7 +92,7 @@ class DistanceCurves:
         return f"Distance curves of {number:,} {along}{'s' if number > 1 else ''}"
 
     def to_arrow(self) -> pa.Table:
-        """A row a knot: the column, the place, the mean distance to it and its deviation, in the column's unit."""
+        """One row per knot: the column, the place, the mean distance to it, its deviation, in the column's unit."""
         measured = np.flatnonzero(~np.isnan(self.distance[:, 0]))
         axes = self.domain.axes
         widths, low = axes.widths[measured][:, None], axes.low[measured][:, None]

@@ -85,7 +85,7 @@ class CellFractions:
         return f"{len(self.fraction):,} cell{'s' if len(self.fraction) != 1 else ''}"
 
     def to_arrow(self) -> pa.Table:
-        """A row a cell: its record, the fraction of the table that is such a record, and the deviation."""
+        """One row per cell: its record, the fraction of the table that is such a record, and the deviation."""
         columns = {
             column.name: pa.array(self.catalogue.texts[:, j].tolist(), pa.string())
             for j, column in enumerate(self.domain.columns)

@@ -41,7 +41,7 @@ class Means:
         return f"measure means inside the bins of {columns}", self.share, moved.l2_squared
 
     def measured(self, curator: Curator, stage: Stage, within: Allowance) -> tuple[Measured, ...]:
-        """Σ ((x − low)/width − ½) of each bin, in records: one measurement a column."""
+        """Σ ((x − low)/width − ½) of each bin, in records: one measurement per column."""
         noisy = curator.measure(self.sums, noise=stage.noise, within=within) / MOST
         variance = float(stage.noise.variance) / MOST**2
         parts = zip(self.sums.attributes, self.sums.split(noisy), strict=True)

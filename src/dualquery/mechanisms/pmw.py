@@ -25,6 +25,7 @@ import numpy as np
 from dualquery.beliefs.factored import Factored
 from dualquery.beliefs.histogram import check_cells
 from dualquery.beliefs.multiplicative_weights import ExpertWeights
+from dualquery.bisection import halved
 from dualquery.errors import BudgetError, DualQueryError
 from dualquery.mechanisms.mechanism import Outcome, Plan, Task, choice
 from dualquery.mechanisms.outcomes import Iterate, iterates_before, released_iterate, synthetic_rows
@@ -83,12 +84,12 @@ def draw_price(budget: Budget, rounds: int) -> Price:
     """ε₀ of each of T draws that together cost the budget."""
     if budget.accounting is not Accounting.THEOREM_4_3:
         return equal_prices(budget, rounds)
-    low, high = 0.0, budget.epsilon
-    for _ in range(100):
-        middle = (low + high) / 2
-        fits = advanced_composition(middle, rounds, delta=budget.delta) <= budget.epsilon
-        low, high = (middle, high) if fits else (low, middle)
-    return Price(Fraction(low) * (1 - Fraction(1, 10**9)), None)
+
+    def too_much(epsilon: float) -> bool:
+        return advanced_composition(epsilon, rounds, delta=budget.delta) > budget.epsilon
+
+    most, _ = halved(0.0, budget.epsilon, 100, too_much)
+    return Price(Fraction(most) * (1 - Fraction(1, 10**9)), None)
 
 
 def promised_error(task: Task, rounds: int) -> float:

@@ -21,6 +21,7 @@ from typing import Any, NamedTuple, TypeVar
 import numpy as np
 from numpy.typing import NDArray
 
+from dualquery.bisection import halved
 from dualquery.errors import BudgetError, DualQueryError
 from dualquery.fitting.cpu import all_binary
 from dualquery.fitting.fitter import COUNT_SECONDS, Effort
@@ -348,12 +349,9 @@ def spared(task: Task, shares: Mapping[Set, float], unit: float) -> dict[Set, fl
     def fewer(larger: float) -> dict[Set, float]:
         return {s: max(LEAST_AGAIN * x, larger * x - had.get(s, 0.0)) for s, x in shares.items()}
 
-    others, least, most = 1.0 - sum(shares.values()), 1.0, 1.0 + sum(had.values())
-    for _ in range(HALVINGS):
-        larger = (least + most) / 2
-        within = sum(fewer(larger).values()) + larger * others <= 1
-        least, most = (larger, most) if within else (least, larger)
-    return fewer(least)
+    others = 1.0 - sum(shares.values())
+    most = 1.0 + sum(had.values())
+    return fewer(halved(1.0, most, HALVINGS, lambda x: sum(fewer(x).values()) + x * others > 1)[0])
 
 
 def variance_informed(task: Task, members: Set, variance: float) -> float:

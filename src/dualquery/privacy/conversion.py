@@ -14,6 +14,7 @@ from collections.abc import Callable, Iterable
 from fractions import Fraction
 from functools import lru_cache
 
+from dualquery.bisection import first_whole
 from dualquery.errors import BudgetError, require
 
 UNITS = 10**12  # ρ, μ² and pure ε are kept in whole multiples of 10⁻¹²
@@ -152,13 +153,7 @@ def largest_units(holds: Callable[[Fraction], bool]) -> int:
     largest, too_much = 0, 1
     while holds(Fraction(too_much, UNITS)):
         largest, too_much = too_much, 2 * too_much
-    while too_much - largest > 1:
-        middle = (largest + too_much) // 2
-        if holds(Fraction(middle, UNITS)):
-            largest = middle
-        else:
-            too_much = middle
-    return largest
+    return first_whole(largest, too_much, lambda number: not holds(Fraction(number, UNITS))) - 1
 
 
 def advanced_composition(largest: Fraction | float, draws: int, *, delta: float) -> float:

@@ -88,7 +88,7 @@ class Cuts(NotProducts):
         return Records.from_rows(self.domain, codes)
 
     def unpacked(self) -> Iterator[tuple[int, NDArray[np.uint8], NDArray[np.uint8]]]:
-        """Some cuts at a time, a byte a vertex: the number of the first, and both sets of each."""
+        """Some cuts at a time, one byte per vertex: the number of the first, and both sets of each."""
         number = len(self.domain.vertices)
         step = max(1, AT_ONCE // number)
         for first in range(0, self.size, step):

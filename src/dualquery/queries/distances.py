@@ -42,7 +42,6 @@ from dualquery.errors import DualQueryError, QueryError
 from dualquery.queries.countable import NOTHING, Bound, Derived
 from dualquery.queries.group import Digest, NotProducts, padded
 from dualquery.queries.language.formula import Fault, Phrase, Token, read_each
-from dualquery.queries.language.vocabulary import unknown_name
 from dualquery.queries.random_families import Stream
 from dualquery.queries.workload import Grammar, Workload, check_count
 from dualquery.table.encoding import encode
@@ -323,7 +322,7 @@ DISTANCES = Grammar("distances", "points:FILE, points:random:COUNT", example_of,
 
 
 def _from_file(domain: Points, path: str) -> Distances:
-    """A point a row; columns that the file does not have are not asked about."""
+    """One point per row; columns that the file does not have are not asked about."""
     try:
         table = read_table(path)
         columns = np.array(
@@ -350,10 +349,7 @@ def _read(domain: Points, text: str) -> Point:
     phrase.take("(")
     point: Point = {}
     while not point or phrase.takes(","):
-        name = phrase.take("word", "quoted")
-        column = domain.find(name.text)
-        if column is None:
-            raise Fault(name.column, unknown_name(domain, name.text))
+        name, column = phrase.attribute(domain)
         if column in point:
             raise Fault(name.column, "this column is named twice")
         phrase.take("=")

@@ -19,7 +19,7 @@ from dualquery.queries.conjunctions import Conjunctions, Parities
 from dualquery.queries.group import NONE, Group, equalities
 from dualquery.queries.language.formula import Literal, Query
 from dualquery.queries.language.reader import Reader, to_groups
-from dualquery.queries.language.vocabulary import unknown_name
+from dualquery.queries.language.vocabulary import attribute_named
 from dualquery.queries.models import read_formula
 from dualquery.queries.random_families import Stream, Urn, random_conjunctions, random_literals, ranges
 from dualquery.queries.tables import Tables
@@ -35,6 +35,7 @@ from dualquery.queries.workload import (
 )
 from dualquery.registry import KINDS
 from dualquery.table.domain import Categorical, Domain, Items, Numeric
+from dualquery.table.toml_text import contents
 from dualquery.types import Ints, Set
 
 
@@ -109,7 +110,7 @@ def marginals(domain: Domain, k: int, attribute: str | None = None) -> Workload:
     The latter are what a learner of that attribute needs: how it depends on each k − 1 of the others.
     """
     check_order(domain, k, "tables")
-    held = None if attribute is None else _known(domain, attribute)
+    held = None if attribute is None else attribute_named(domain, attribute)
     check_tables(domain, k, held)
     if held is None:
         return Workload(
@@ -118,13 +119,6 @@ def marginals(domain: Domain, k: int, attribute: str | None = None) -> Workload:
     others = [each for each in range(domain.width) if each != held]
     sets = tuple(tuple(sorted((held, *each))) for each in combinations(others, k - 1))
     return Workload(domain, (Tables(domain, sets),), f"marginals:{k}:{attribute}")
-
-
-def _known(domain: Domain, name: str) -> int:
-    attribute = domain.find(name)
-    if attribute is None:
-        raise QueryError(unknown_name(domain, name))
-    return attribute
 
 
 def parities(domain: Domain, k: int) -> Workload:
@@ -174,21 +168,21 @@ def grammar_of(domain: Domain) -> Grammar:
 
 
 def from_file(domain: Domain, path: str | Path) -> Workload:
-    """The queries of a file, one per line; blank lines and what follows a # are passed over."""
-    try:
-        lines = Path(path).read_text(encoding="utf-8-sig").split("\n")
-    except UnicodeDecodeError:
-        raise QueryError(f"the query file '{path}' is not text in UTF-8") from None
-    except OSError as error:
-        raise QueryError(f"the query file '{path}' cannot be read: {error.strerror}") from None
-    asked = {
-        f"{path}, line {number}": line
-        for number, line in enumerate(lines, start=1)
-        if line.strip() and not line.lstrip().startswith("#")
-    }
+    """The queries of a file, one per line."""
+    asked = lines_of(contents(path, f"query file '{path}'", QueryError), str(path))
     if not asked:
         raise QueryError(f"the query file '{path}' holds no query")
-    return Workload(domain, groups_of(domain, list(asked.values()), list(asked)), str(path))
+    texts, places = zip(*asked, strict=True)
+    return Workload(domain, groups_of(domain, texts, places), str(path))
+
+
+def lines_of(text: str, name: str) -> list[tuple[str, str]]:
+    """Queries, one per line, each with its place; blank lines and those that begin with a # are passed over."""
+    return [
+        (line, f"{name}, line {number}")
+        for number, line in enumerate(text.split("\n"), start=1)
+        if line.strip() and not line.lstrip().startswith("#")
+    ]
 
 
 # SPEC
@@ -199,7 +193,7 @@ def from_spec(domain: Domain, spec: str | Sequence[str]) -> Workload:
 
     marginals:K[:ATTRIBUTE], random:K:COUNT[:SEED], random-literals:K:COUNT[:SEED], parities:K,
     disjunctions:K[:COUNT[:SEED]], ranges:ATTRIBUTE[*ATTRIBUTE…]:COUNT[:SEED], tables:A*B,A*C, regress:Y~A+B, or
-    the path of a file with one query a line.
+    the path of a file with one query per line.
     """
     parts: list[str] = []
     for text in [spec] if isinstance(spec, str) else spec:
@@ -267,7 +261,7 @@ def _marginals_from_spec(domain: Domain, fields: list[str], spec: str) -> Worklo
 
 def _affordable_marginals(domain: Domain, k: int, attribute: str | None) -> Workload:
     """All tables over k attributes, or over fewer where these are too many, with a note that says so."""
-    less = affordable_order(domain, k, None if attribute is None else _known(domain, attribute))
+    less = affordable_order(domain, k, None if attribute is None else attribute_named(domain, attribute))
     made = marginals(domain, less, attribute)
     if less == k:
         return made
@@ -293,7 +287,7 @@ def tables(domain: Domain, sets: Sequence[Sequence[str]], spec: str | None = Non
     """Every cell of the tables over these attributes, by name."""
     found = []
     for names in sets:
-        members = tuple(sorted(_known(domain, name) for name in names))
+        members = tuple(sorted(attribute_named(domain, name) for name in names))
         if len(set(members)) < len(members):
             raise QueryError(f"an attribute stands twice in the table {'*'.join(names)}")
         found.append(members)

@@ -26,7 +26,7 @@ from dualquery.errors import DualQueryError, QueryError
 from dualquery.queries.countable import ONE_CELL, Bound
 from dualquery.queries.group import Digest, NotProducts
 from dualquery.queries.language.formula import Fault, Phrase, Token, read_each, tokens_of
-from dualquery.queries.language.vocabulary import quoted_where_needed, unknown_name
+from dualquery.queries.language.vocabulary import quoted_where_needed
 from dualquery.queries.workload import Grammar, Workload, check_count
 from dualquery.table.cells import plain, texts_of
 from dualquery.table.codes import CodeTable, cells_of
@@ -311,12 +311,9 @@ def _list(domain: CodeTable, tokens: list[Token]) -> Lists:
 def _lookup(domain: CodeTable, phrase: Phrase) -> list[str]:
     values: dict[int, str] = {}
     while not values or phrase.takes("&"):
-        name = phrase.take("word", "quoted")
+        name, column = phrase.attribute(domain)
         if not phrase.takes("="):
             phrase.refuse(name)
-        column = domain.find(name.text)
-        if column is None:
-            raise Fault(name.column, unknown_name(domain, name.text))
         value = phrase.take("word", "quoted")
         if column in values:
             phrase.refuse(value)

@@ -15,7 +15,7 @@ from dataclasses import dataclass
 from itertools import combinations
 
 from dualquery.errors import QueryError
-from dualquery.queries.language.vocabulary import unknown_name
+from dualquery.queries.language.vocabulary import attribute_named
 from dualquery.table.domain import Categorical, Domain, Numeric
 from dualquery.types import Set
 
@@ -132,9 +132,7 @@ def _factor(domain: Domain, part: list[Token], text: str) -> Factor:
             f"the formula '{text}' cannot be read; {_READS}, with quotes around names that hold blanks or signs"
         )
     name = names[0][0][0]
-    attribute = domain.find(name)
-    if attribute is None:
-        raise QueryError(unknown_name(domain, name))
+    attribute = attribute_named(domain, name)
     if len(names) == 1:
         return Factor(attribute)
     value, labels = names[1][0][0], domain.labels(attribute)

@@ -14,7 +14,7 @@ from numpy.typing import ArrayLike, NDArray
 from dualquery.errors import QueryError
 from dualquery.queries.conjunctions import Conjunctions
 from dualquery.queries.group import NONE, Predicates, concatenated, equalities, equality_literal
-from dualquery.queries.language.vocabulary import ranked_codes, unknown_name
+from dualquery.queries.language.vocabulary import attribute_named, ranked_codes
 from dualquery.queries.workload import Workload, check_count, check_order
 from dualquery.table.domain import Domain
 from dualquery.types import Flags, Integers, Words
@@ -184,9 +184,7 @@ def ranges(domain: Domain, attributes: str | Sequence[str], count: int, seed: in
 
 
 def _ordered_attribute(domain: Domain, name: str) -> int:
-    attribute = domain.find(name)
-    if attribute is None:
-        raise QueryError(unknown_name(domain, name))
+    attribute = attribute_named(domain, name)
     ranked = ranked_codes(domain.column_of(attribute)[1])
     if ranked is None:
         raise QueryError(f"attribute '{name}' has no order, so it has no ranges; declare it as ordered")

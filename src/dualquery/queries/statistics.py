@@ -21,6 +21,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from dualquery.bisection import halved
 from dualquery.errors import DataError
 from dualquery.queries.countable import ONE_CELL, Bound, Countable, Derived
 from dualquery.table.domain import Domain
@@ -202,13 +203,14 @@ def likely_pairs(leaving: Reals, entering: Reals, most: int) -> LikelyPairs:
     rank[order] = np.arange(len(order))
     if len(leaving) ** 2 <= most:
         return LikelyPairs(np.full(len(leaving), len(leaving)), rank)
-    falling, low, high = -entering[order], 0.0, float(leaving.max() * entering.max()) + 1.0
+    falling, highest = -entering[order], float(leaving.max() * entering.max()) + 1.0
     leaving = np.maximum(leaving, 1e-9)
-    for _ in range(60):
-        bound = (low + high) / 2
-        few = np.searchsorted(falling, -bound / leaving, side="left").sum() <= most
-        low, high = (low, bound) if few else (bound, high)
-    return LikelyPairs(np.searchsorted(falling, -high / leaving, side="left").astype(np.int64), rank)
+
+    def above(bound: float) -> Integers:
+        return np.searchsorted(falling, -bound / leaving, side="left").astype(np.int64)
+
+    _, bound = halved(0.0, highest, 60, lambda bound: bool(above(bound).sum() <= most))
+    return LikelyPairs(above(bound), rank)
 
 
 def degrees(number: int) -> tuple[CoarseTable, CoarseTable]:

@@ -12,6 +12,7 @@ from dataclasses import dataclass, replace
 from numbers import Real
 from typing import Any
 
+from dualquery.bisection import halved
 from dualquery.errors import BudgetError, DualQueryError
 from dualquery.mechanisms.mechanism import Plan
 from dualquery.privacy.budget import Budget
@@ -100,9 +101,8 @@ def enough_for(error: float, most: Budget, planned: Planned) -> Enough:
     low, high = math.log(min(LEAST, most.epsilon)), math.log(most.epsilon)
     if predicted(math.exp(low)) <= error:
         high = low
-    for _ in range(STEPS if high > low else 0):
-        middle = (low + high) / 2
-        low, high = (low, middle) if predicted(math.exp(middle)) <= error else (middle, high)
+    steps = STEPS if high > low else 0
+    _, high = halved(low, high, steps, lambda each: predicted(math.exp(each)) <= error)
     epsilon = min(_upwards(math.exp(high)), most.epsilon)
     found = planned(replace(most, epsilon=epsilon))
     around = [_upwards(epsilon * times) for times in AROUND if times != 1.0]

@@ -167,7 +167,7 @@ def _columns(
 
 
 def described(release: Release) -> pa.Table:
-    """One row a column: of numbers mean, deviation and quartiles, of others the most frequent value and its share."""
+    """One row per column: of numbers mean, deviation and quartiles, of others the most frequent value, its share."""
     if release.records is None or release.certificate.schema.domain.kind != "records":
         raise QueryError("this release holds no synthetic records of one table to describe; ask `answers`")
     from dualquery.fitting.smooth import number_codes

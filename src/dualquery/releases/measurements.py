@@ -1,6 +1,6 @@
 """What a release has measured, as a table and as a list for people.
 
-measurements.parquet has one row a measurement: its kind, the names of the attributes that it is about, a text where
+measurements.parquet has one row per measurement: its kind, the names of the attributes that it is about, a text where
 these do not say which it is, the noisy numbers in records, and the variance of their noise. An interaction of several
 attributes is written row by row, the last attribute fastest (`fitting.measured`). The noise was paid for, so that
 anybody may make what they like of the numbers.
@@ -74,7 +74,7 @@ def _measured(domain: Domain, place: Mapping[str, int], row: Mapping[str, Any]) 
         return Measured(Numbers(row["kind"], members, row["text"]), cells, variance)
     shape = tuple(int(domain.sizes[j]) for j in members)
     if list(members) != sorted(set(members)) or cells.size != prod(shape):
-        raise DataError("an interaction has one number a cell")
+        raise DataError("an interaction has one number per cell")
     return Measured(members, cells.reshape(shape), variance)
 
 

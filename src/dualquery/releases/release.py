@@ -357,7 +357,7 @@ class Release:
         return self.to_arrow().slice(0, max(rows, 0)).to_pandas()
 
     def describe(self, *, frame: str = "pandas") -> Any:
-        """One row a column: of numbers mean, sd and quartiles, of others the most frequent value; with bars."""
+        """One row per column: of numbers mean, sd and quartiles, of others the most frequent value; with bars."""
         from dualquery.releases.frames import described
 
         return as_frame(described(self), frame)

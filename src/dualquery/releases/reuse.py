@@ -37,6 +37,7 @@ from dualquery.table.schema import Schema
 GivenDraft = Draft | Mapping[str, Any] | str | os.PathLike[str]
 Entry = dict[str, Any]  # of the certificate
 NEAR = 1e-9  # of an edge, by which two writings of it may differ
+NEEDED = {"table", "epsilon", "neighbours", "private", "book", "measured"}
 
 
 def earlier_of(
@@ -95,6 +96,8 @@ def _certificate(given: GivenDraft) -> Mapping[str, Any]:
     told = {key: value for key, value in said.items() if key != "seal"}
     if said.get("seal") != hashlib.sha256(canonical(told)).hexdigest():
         raise DataError("the certificate of the draft was changed; restore a copy, or leave out --draft")
+    if not told.keys() >= NEEDED:
+        raise DataError("the certificate of the draft is of another version of dualquery; leave out --draft")
     return said
 
 

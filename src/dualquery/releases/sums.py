@@ -236,14 +236,16 @@ def _cost_of_all(data: dict[str, Any], number: int) -> dict[str, Any]:
 def _cost_of_person(told: Sequence[Certificate]) -> dict[str, Any]:
     """What releases of several periods cost a person of whom each has read up to K records: all of them together."""
     data = told[0].plain()
-    told_alike = {
-        (each["budget"]["accounting"], each["budget"]["neighbours"], each["budget"]["records_per_person"])
-        for each in told
-    }
-    if len(told_alike) > 1 or data["budget"]["accounting"] != Accounting.ZCDP.value:
+    told_alike = {(each["budget"]["neighbours"], each["budget"]["records_per_person"]) for each in told}
+    by = {each["budget"]["accounting"] for each in told}
+    if len(told_alike) > 1 or not by <= {Accounting.ZCDP.value, Accounting.GAUSSIAN.value}:
         raise DualQueryError(
-            "what releases cost a person adds up where all of them were accounted by zcdp, for so many records each"
+            "what releases cost a person adds up where all of them were accounted by zcdp or gaussian, for so many "
+            "records each"
         )
+    data["budget"]["accounting"] = Accounting.ZCDP.value  # what was accounted by gaussian has a ρ, too
+    data["budget"]["accounting_words"] = Accounting.ZCDP.words()
+    data["budget"]["accounting_reason"] = "what releases cost a person adds up as ρ"
     rho = sum((Fraction(each["spent"]["rho"]) for each in told), Fraction(0))
     found = _of_rho(data, rho, max(each["budget"]["delta"] for each in told))
     found["budget"]["neighbours_words"] += f"; so many in each of {len(told)} periods"

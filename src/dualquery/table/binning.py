@@ -19,6 +19,7 @@ from fractions import Fraction
 import numpy as np
 from numpy.typing import NDArray
 
+from dualquery.bisection import halved
 from dualquery.types import Reals
 
 LEAST_BINS, MOST_BINS = 6, 32
@@ -45,10 +46,7 @@ def gaussian_mu(epsilon: float, delta: float) -> float:
     low, high = 1e-9, 1.0
     while not exceeds(high) and high < 1e6:
         high *= 2
-    for _ in range(60):
-        middle = (low + high) / 2
-        low, high = (low, middle) if exceeds(middle) else (middle, high)
-    return low
+    return halved(low, high, 60, exceeds)[0]
 
 
 def shared_edges(

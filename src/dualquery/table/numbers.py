@@ -481,6 +481,8 @@ def exponents(column: Numeric, counts: Integers) -> Reals:
     pairs.append((-edges[::-1], counts[::-1], np.arange(column.bins)[::-1]))  # negative numbers, mirrored
     for ends, held, place in pairs:
         first = np.flatnonzero((ends[:-2] >= 0) & (ends[2:] / WIDEST < ends[1:-1]))
+        if not len(first):
+            continue
         found = _joint_exponent(ends[first], ends[first + 1], ends[first + 2], held[first], held[first + 1])
         for shift in (0, 1):
             np.add.at(total, place[first + shift], found)

@@ -101,7 +101,7 @@ class Units(Records):
 
 
 def units_of(database: Database, roots: Integers, tables: Sequence[tuple[Integers, Integers]]) -> Units:
-    """Units from codes: a row a unit of the protected table's attributes; of each child table sizes, and its rows."""
+    """Units from codes: one row per unit, of its own attributes; of each child table sizes, and its rows."""
     members = tuple(
         Members(starts_of(sizes), Records.from_rows(child.domain, np.asarray(rows, np.int64)))
         for child, (sizes, rows) in zip(database.children, tables, strict=True)

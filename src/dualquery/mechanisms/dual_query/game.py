@@ -124,7 +124,7 @@ def plan(task: Task, wanted: DualQueryWishes) -> Plan[DualQueryParameters]:
     size, rounds, steps = task.workload.size, learning.rounds, (*reserved, *round_steps(task, learning))
     return Plan(
         task=task,
-        reason=f"DualQuery keeps one weight a query and none a possible record; {source}",
+        reason=f"DualQuery keeps one weight per query and none per possible record; {source}",
         parameters=DualQueryParameters(
             **learning._asdict(),
             recall=recall,

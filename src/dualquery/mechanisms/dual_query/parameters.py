@@ -28,6 +28,7 @@ from typing import NamedTuple
 
 import numpy as np
 
+from dualquery.bisection import first_whole, halved
 from dualquery.errors import BudgetError, DualQueryError
 from dualquery.mechanisms.dual_query.density import Density, Free
 from dualquery.mechanisms.mechanism import Step, Task, affordable, hidden
@@ -90,10 +91,7 @@ def pays_for(budget: Budget, learning: Learning, rows: int, slack: Fraction) -> 
 
 def _largest(fits: Callable[[int], bool], enough: int, too_many: int) -> int:
     """The largest number that fits, between one that does and one that does not."""
-    while too_many - enough > 1:
-        middle = (enough + too_many) // 2
-        enough, too_many = (middle, too_many) if fits(middle) else (enough, middle)
-    return enough
+    return first_whole(enough, too_many, lambda each: not fits(each)) - 1
 
 
 def _step(learning: Learning, rows: int, neighbours: Neighbours) -> Fraction:
@@ -229,13 +227,9 @@ def recalled(wanted: DualQueryWishes) -> int:
 
 def _largest_rate(fits: Callable[[float], bool]) -> float:
     """The largest learning rate that fits, up to a public limit; 0 where none does."""
-    low, high = 0.0, RATE_MOST
-    if fits(high):
-        return high
-    for _ in range(20):
-        middle = (low + high) / 2
-        low, high = (middle, high) if fits(middle) else (low, middle)
-    return low
+    if fits(RATE_MOST):
+        return RATE_MOST
+    return halved(0.0, RATE_MOST, 20, lambda rate: not fits(rate))[0]
 
 
 def rate_of(learning_rate: float, rounds: int, rows: int) -> Rate:

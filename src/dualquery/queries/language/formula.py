@@ -289,6 +289,14 @@ class Phrase(Cursor):
             self.refuse(token)
         return token.text.lower()
 
+    def attribute(self, domain: Domain) -> tuple[Token, int]:
+        """The attribute that is named next."""
+        name = self.take("word", "quoted")
+        found = domain.find(name.text)
+        if found is None:
+            raise Fault(name.column, vocabulary.unknown_name(domain, name.text))
+        return name, found
+
     def refuse(self, token: Token) -> NoReturn:
         raise Fault(token.column, self._like)
 

@@ -244,6 +244,14 @@ def unknown_name(domain: Domain, name: str) -> str:
     return f"unknown attribute '{name}'" + (f"; did you mean '{close[0]}'?" if close else "")
 
 
+def attribute_named(domain: Domain, name: str) -> int:
+    """The attribute of this name, or a QueryError."""
+    attribute = domain.find(name)
+    if attribute is None:
+        raise QueryError(unknown_name(domain, name))
+    return attribute
+
+
 def mark(number: float) -> str:
     """A number as it stands in labels: plain text where that loses nothing."""
     plain = f"{number:.15g}"
