@@ -43,7 +43,7 @@ from dualquery.types import Reals
 
 SEEN = 4.0  # σ: a notation that is there; below, noise of one of many forms would often look like one
 MISSED = (
-    1.5  # σ: missing cells, or others, that get a place of their own, which costs little where there are none
+    2.0  # σ: missing cells, or others, that get a place of their own, which costs little where there are none
 )
 SOME, OFTEN = 1.5, 200  # records a person
 OTHER = "other"  # the label of what is not listed
