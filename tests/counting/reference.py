@@ -7,7 +7,7 @@ engines are tested against it on small tables (tests/counting/test_reference.py)
 from __future__ import annotations
 
 from functools import singledispatch
-from itertools import combinations, permutations
+from itertools import combinations, pairwise, permutations
 from math import isqrt
 
 import numpy as np
@@ -310,7 +310,8 @@ def _hanging(block: Records, place: int) -> list[list[int]]:
 def _(what: ViewTables, x: Integers, block: Records) -> Integers:
     view = what.view
     rows = _hanging(block, view.database.place(view.child))
-    slots = [*permutations(rows if view.slots == 1 else rows[:MOST_PAIRED], view.slots)]
+    paired = rows if view.slots == 1 else rows[:MOST_PAIRED]
+    slots = [*pairwise(rows)] if view.chained else [*permutations(paired, view.slots)]
     weight = WHOLE * min(len(slots), view.c) // (len(slots) * view.c) if slots else 0
     out = np.zeros(what.tables.size, np.int64)
     for slot in slots:

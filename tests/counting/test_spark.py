@@ -16,6 +16,7 @@ import pytest
 
 from dualquery.cli import run
 from dualquery.counting.counter import MemoryCounter
+from dualquery.counting.opening import open_counter
 from dualquery.counting.spark import SparkCounter, is_spark_frame
 from dualquery.errors import DataError, DualQueryError
 from dualquery.queries.distances import distances_to
@@ -27,6 +28,9 @@ from dualquery.table.graph import graph_of
 from dualquery.table.points import GRID, points_of
 from dualquery.table.schema import Schema, schema_text
 from tests.counting.test_streams import PEOPLE, people
+from tests.counting.test_units import SCHEMA as UNITS
+from tests.counting.test_units import same_counts
+from tests.table.test_linking import at_random, frames
 
 pytest.importorskip("pyspark")
 if shutil.which("java") is None and not os.environ.get("JAVA_HOME"):
@@ -92,6 +96,22 @@ def test_points_and_edges_of_owners_count_as_in_memory(session: Any) -> None:
         assert outside.true_rows == inside.true_rows == (500 if most is None else 28)
         assert np.array_equal(outside.true_counts(group), inside.true_counts(group))
         outside.close()
+
+
+def test_units_count_as_in_memory(session: Any, tmp_path: Path) -> None:
+    database = frames(*at_random(3, keys=200))
+    parts = {name: session.createDataFrame(each.fillna("")).repartition(3) for name, each in database.items()}
+    same_counts(open_counter(parts, UNITS), open_counter(database, UNITS))
+    for name, each in parts.items():
+        each.write.parquet(str(tmp_path / f"{name}.parquet"))
+    (tmp_path / "schema.toml").write_text(schema_text(UNITS), encoding="utf-8")
+    given = ["--queries", "marginals:1", "--epsilon", "1", "--delta", "1e-6", "--neighbours", "add-remove"]
+    where = ["--schema", str(tmp_path / "schema.toml"), "--out", str(tmp_path / "out"), "--rows", "50"]
+    spark = ["--engine", "spark", "--master", MASTER, "--check", "0"]
+    assert run(["release", str(tmp_path), *where, *given, *spark, "--quiet"]) == 0
+    assert (tmp_path / "out" / "car.parquet").is_file()
+    with pytest.raises(DataError, match="table 'person' is no Spark frame"):
+        open_counter({**parts, "person": database["person"]}, UNITS)
 
 
 def test_persons_are_brought_together_before_their_records_are_limited(

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterator, Sequence
-from itertools import permutations
+from itertools import pairwise, permutations
 
 import numpy as np
 
@@ -187,10 +187,12 @@ class _WholeUnits:
                 continue
             rows = [] if child is None else self._rows[child][u]
             slots = 0 if each.view is None else each.view.slots
-            paired = rows[:MOST_PAIRED] if slots == 2 else rows
-            pull = 1.0 if slots < 2 or len(paired) < 2 else 1 / math.sqrt(len(paired) * (len(paired) - 1))
+            chained = each.view is not None and each.view.chained
+            paired = rows[:MOST_PAIRED] if slots == 2 and not chained else rows
+            found = [*pairwise(range(len(rows)))] if chained else [*permutations(range(len(paired)), slots)]
+            pull = 1.0 if slots < 2 or not found else 1 / math.sqrt(len(found))
             own = 1.0 if each.view is None else each.view.weights[len(rows)] / WHOLE
-            for places in permutations(range(len(paired)), slots):
+            for places in found:
                 if g is None or i in places:
                     flat = [*self._own[u], *(code for place in places for code in paired[place])]
                     moving = a

@@ -17,7 +17,7 @@ def attribute(name: str, size: int) -> Categorical:
     return Categorical(name, tuple(f"v{v}" for v in range(size)))
 
 
-def town(at_most: int = 4, jobs: bool = True) -> Database:
+def town(at_most: int = 4, jobs: bool = True, order: str | None = None) -> Database:
     """Households with persons, and with jobs."""
     tables = [
         Linked("house", (attribute("region", 3), attribute("rent", 2)), key="h"),
@@ -28,6 +28,7 @@ def town(at_most: int = 4, jobs: bool = True) -> Database:
             link="h",
             at_most=at_most,
             at_least=0,
+            order=order,
         ),
     ]
     if jobs:
@@ -89,10 +90,12 @@ def far(targets: list[UnitTarget], tallies: list[TallyTarget], units: Units) -> 
 
 
 @pytest.mark.parametrize("temperature", [0.05, 0.7])
-@pytest.mark.parametrize("at_most", [1, 4])
-def test_the_compiled_loops_do_what_the_definition_says(at_most: int, temperature: float) -> None:
+@pytest.mark.parametrize(("at_most", "order"), [(1, None), (4, None), (4, "age")])
+def test_the_compiled_loops_do_what_the_definition_says(
+    at_most: int, order: str | None, temperature: float
+) -> None:
     rng = np.random.default_rng(3)
-    database = town(at_most)
+    database = town(at_most, order=order)
     targets, tallies = wanted(random_units(database, 40, rng, alike=0.7))
     start = random_units(database, 30, rng)
     fitted = [

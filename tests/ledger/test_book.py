@@ -4,18 +4,20 @@ from __future__ import annotations
 
 import os
 import sqlite3
+from contextlib import nullcontext
 from fractions import Fraction
 from functools import partial
 from pathlib import Path
 from typing import Any
 
+import pyarrow as pa
 import pytest
 import sqlalchemy as sql
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from sqlalchemy import exc
 
-from dualquery import Accounting, Budget, BudgetError, DualQueryError, LedgerError, Neighbours
+from dualquery import Accounting, Budget, BudgetError, DualQueryError, LedgerError, Neighbours, release
 from dualquery.ledger import storage
 from dualquery.ledger.book import Currency, PrepaidLedger, Statement, below, written
 from dualquery.ledger.books import Books, create
@@ -30,6 +32,7 @@ from dualquery.privacy.accounting import (
 from dualquery.privacy.conversion import UNITS, best_order, epsilon_of, fire_units, renyi_cap, rho_units_of
 from dualquery.privacy.events import GaussianMeasurement, LaplaceMeasurement
 from dualquery.privacy.ledger import Ledger, smallest_gaussian_scale
+from dualquery.table.schema import parse_schema
 from tests import house
 
 budget = partial(house.budget, epsilon=0.5)
@@ -109,6 +112,27 @@ def test_one_relation_for_the_life_of_a_book(place: str) -> None:
     with pytest.raises(BudgetError, match="neighbours 'replace'"):
         books.charge_release(None, budget(neighbours=Neighbours.ADD_REMOVE))
     assert books.read().book.spent == 0
+
+
+def test_one_unit_for_the_life_of_a_book(place: str) -> None:
+    """Rows, persons by one column or by another, and units of a database: neighbours of one name, that differ."""
+    create(place, name="v", epsilon=9, delta=1e-6, neighbours=Neighbours.ADD_REMOVE)
+    books, spent = Books(place), budget(neighbours=Neighbours.ADD_REMOVE)
+    books.charge_release(None, spent)  # as an older version charged, which did not say
+    books.charge_release(None, spent, unit="row")
+    for charge in (books.charge_release, books.refuse_unaffordable):
+        with pytest.raises(BudgetError, match="protects each 'row', and this protects each 'person'"):
+            charge(None, spent, unit="person")
+    assert [each.unit for each in books.read().charges] == ["", "row"]
+    visits = pa.table({"id": ["1", "1", "2"] * 9, "ward": ["heart", "lung", "lung"] * 9})
+    wards = {"name": "ward", "values": ["heart", "lung"]}
+    visit = {"name": "visit", "parent": "person", "link": "id", "at_most": 2, "attribute": [wards]}
+    for schema in ({"database": {"protect": "person"}, "table": [visit]}, {"attribute": [wards]}):
+        described, refused = parse_schema(schema, origin="the schema"), "table" in schema
+        with pytest.raises(BudgetError, match="open another book") if refused else nullcontext():
+            release(visits, schema=described, workload="marginals:1", budget=spent, ledger=place, check=0)
+        assert described.protects == ("person" if refused else "row")
+    assert len(books.read().charges) == 3
 
 
 def test_a_book_of_pure_releases(place: str) -> None:

@@ -122,9 +122,9 @@ def test_guesses_cost_nothing() -> None:
 
 def test_accounting_that_does_not_fit_is_refused() -> None:
     workload = from_spec(DOMAIN, "marginals:2")
-    with pytest.raises(BudgetError, match="pure accounting"):
+    with pytest.raises(BudgetError, match="not paid for by zcdp accounting; use pure"):
         run(INDEPENDENT_LAPLACE, workload, Accounting.ZCDP)
-    with pytest.raises(BudgetError, match="zcdp or gaussian"):
+    with pytest.raises(BudgetError, match="not paid for by pure accounting; use gaussian or zcdp"):
         run(INDEPENDENT_GAUSSIAN, workload, Accounting.PURE)
 
 

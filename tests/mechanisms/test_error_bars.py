@@ -18,6 +18,7 @@ from dualquery.mechanisms.error_bars import (
     LEVEL,
     POINTS,
     STUDENT,
+    STUDENT_ALONE,
     CurvePoint,
     Draw,
     ErrorCurves,
@@ -41,6 +42,7 @@ from dualquery.randomness import SeededEntropy
 from dualquery.table.domain import Categorical, Domain, Items
 from dualquery.table.records import Records, SparseItems
 from dualquery.types import silent
+from tests.fitting.test_units import random_units, town
 from tests.house import curator_of
 
 SIZES = (3, 4, 2, 5, 1, 2)
@@ -72,6 +74,7 @@ def test_a_curve_goes_up_where_answers_are_equal_but_for_their_last_bit(seed: in
 
 def test_student_s_quantile_is_that_of_all_replicas_and_as_many_more() -> None:
     assert pytest.approx(student.ppf((1 + LEVEL) / 2, 2 * REPLICAS)) == STUDENT
+    assert pytest.approx(student.ppf((1 + LEVEL) / 2, REPLICAS)) == STUDENT_ALONE
 
 
 def test_bars_by_hand() -> None:
@@ -85,6 +88,16 @@ def test_bars_by_hand() -> None:
     first = STUDENT * np.sqrt((4 * 0.02**2 + squares) / 8)
     last = STUDENT * np.sqrt((4 * 0.02**2 + 0.25 * squares) / 8)
     assert found == pytest.approx([first, first, last, last])
+    own = STUDENT_ALONE * np.sqrt(squares / 4)
+    both = curves.bars(answers, orders, errors, np.array([True, False, False, True]))
+    assert both == pytest.approx([own, first, last, own / 2])
+
+
+def test_halves_of_units_are_fits() -> None:
+    units = random_units(town(), 9, np.random.default_rng(0))
+    one, other = Replica.of(units, units).halves
+    assert [one.rows, other.rows] == [5, 4]
+    assert (np.concatenate([one.to_rows(), other.to_rows()]) == units.to_rows()).all()
 
 
 def test_no_bar_is_narrower_than_a_record_or_the_rule_of_three() -> None:

@@ -19,8 +19,9 @@ from dualquery.privacy.budget import Accounting, Budget
 from dualquery.privacy.events import GaussianMeasurement
 from dualquery.privacy.ledger import Ledger
 from dualquery.privacy.neighbours import RELATIONS, Neighbours
+from dualquery.queries.language.units import groups_of
 from dualquery.queries.tables import Tables
-from dualquery.queries.views import View, ViewTables
+from dualquery.queries.views import OverUnits, View, ViewTables
 from dualquery.queries.workload import Workload
 from dualquery.table.database import Linked, database_of
 from dualquery.table.domain import Categorical
@@ -217,11 +218,46 @@ def test_bars_know_what_tallies_had_to_mend(even: bool) -> None:
     ]
     assert (told.values > 0.12) == even
     assert (told.values < 0.06) != even
-    answers = np.array([0.0, 0.5, 1.0])
-    more = hanging_more(answers, outcome.measured)
-    assert more == pytest.approx([0.0, BAR * LEFT * told.values[0] / 2, 0.0])
-    assert not hanging_more(answers, ()).any()
+    asked = {
+        "any(side = 1)": 0.5,
+        "all(side = 1)": 0.5,
+        "any(side = 1 & colour = 1)": 1.0,
+        "count(coin where side = 1) >= 2": 0.25,
+        "any(side = 1) & count(coin where side = 1 & colour = 1) <= 2": 0.5,
+    }
+    (group,) = groups_of(database, [*asked], [*asked])
+    assert isinstance(group, OverUnits)
+    answers = np.array([0.0, 0.5, 0.5, 0.5, 0.5])
+    more = hanging_more(group, answers, outcome.measured)
+    assert more == pytest.approx(
+        BAR * LEFT * told.values[0] * np.sqrt(answers * (1 - answers)) * np.array([*asked.values()])
+    )
+    assert not hanging_more(group, answers, ()).any()
     released = outcome.artefact.records
     owner, codes = released.members[0].owner, released.members[0].records.columns[0]
     many = np.bincount(owner[codes == 1], minlength=released.rows)
     assert np.mean(many > 0) == pytest.approx(np.mean(heads > 0), abs=0.03)
+
+
+@pytest.mark.parametrize("order", [None, "time"])
+def test_rows_in_an_order_follow_each_other(order: str | None) -> None:
+    """Each visit is to the next of five doctors, nearly always: two visits in any order say little of it."""
+    rng, number = np.random.default_rng(7), 3000
+    child = Linked("visit", (attribute("doctor", 5), attribute("time", 6)), None, "p", "p", 6, 1, order)
+    database = database_of([Linked("p", (attribute("sex", 2),), key="p"), child], "p")
+    sizes = rng.integers(2, 7, number)
+    place = np.concatenate([np.arange(m) for m in sizes])
+    steps = np.where(rng.random(len(place)) < 0.9, 1, rng.integers(0, 5, len(place)))
+    doctor = (np.cumsum(steps) + np.repeat(rng.integers(0, 5, number), sizes)) % 5
+    rows = np.stack([doctor, place], axis=1)
+    units = units_of(database, rng.integers(0, 2, (number, 1)), [(sizes, rows)])
+    made = play(units, 5.0)[1].artefact.records.members[0]
+    one, two = (each.records.to_rows().astype(int) for each in (units.members[0], made))
+    told = []
+    for codes, of in ((one, units.members[0].owner), (two, made.owner)):
+        within = of[1:] == of[:-1]
+        told.append(np.mean((np.diff(codes[:, 0])[within] % 5) == 1))
+        if order is not None:
+            assert (np.diff(codes[:, 1])[within] >= 0).all()
+    assert told[0] > 0.9
+    assert (abs(told[1] - told[0]) < 0.15) == (order is not None)

@@ -165,11 +165,11 @@ class Graded:
         return self.differing
 
 
-def houses(at_most: int, *sizes: int, root: int = 2) -> Database:
+def houses(at_most: int, *sizes: int, root: int = 2, order: str | None = None) -> Database:
     """Households of a region, each with at most so many persons, of attributes of these sizes."""
     region, *own = domain_of(root, *sizes).columns
     own = [replace(column, name=f"b{j}") for j, column in enumerate(own)]
-    person = Linked("person", tuple(own), parent="house", link="h", at_most=at_most, at_least=0)
+    person = Linked("person", tuple(own), parent="house", link="h", at_most=at_most, at_least=0, order=order)
     return database_of([Linked("house", (region,), key="h"), person], "house")
 
 
@@ -180,6 +180,7 @@ def over_units(database: Database, *texts: str) -> Group:
 
 FAMILIES = houses(3, 3)  # 40 units: two regions, at most three persons of three kinds
 COUPLES = houses(3, 2, 2)
+VISITS = houses(4, 2, 2, order="b0")
 
 
 def rows_of(database: Database, *sets: tuple[int, ...], c: int, slots: int = 1) -> ViewTables:
@@ -384,6 +385,7 @@ UNIT_STATISTICS = [
     Case("interactions of rows", FAMILIES, view_interactions(FAMILIES, (2,), c=2), {(REPLACE, L1): TWICE}),
     Case("interactions of rows and units", FAMILIES, view_interactions(FAMILIES, (0, 2), c=3, multipliers=(2,))),
     Case("interactions of pairs of rows", COUPLES, view_interactions(COUPLES, (2, 5), c=2, slots=2)),
+    Case("tables of a row and the next", VISITS, rows_of(VISITS, (2, 5), (3, 4), c=2, slots=2)),
     Case("tallies", FAMILIES, Tallies(FAMILIES, "person", ((0,),), (3,), 3), both(REPLACE, FEW_ROWS)),
     Case("tallies of two attributes", COUPLES, Tallies(COUPLES, "person", ((0,), (1,)), (1, 2), 3)),
     Case("any", FAMILIES, over_units(FAMILIES, "any(b0 = v1)")),

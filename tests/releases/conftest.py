@@ -129,9 +129,17 @@ INDEPENDENT = Mechanism(
     wishes=RowsWishes,
     plan=_plan,
     run=_run,
+    paid_by=(Accounting.ZCDP, Accounting.PURE),
 )
 REPLICATED = replace(INDEPENDENT, name="replicated", replica=lambda plan: plan)
-BARE = Mechanism(name="bare", words="noisy answers", wishes=NoWishes, plan=_bare_plan, run=_bare_run)
+BARE = Mechanism(
+    name="bare",
+    words="noisy answers",
+    wishes=NoWishes,
+    plan=_bare_plan,
+    run=_bare_run,
+    paid_by=INDEPENDENT.paid_by,
+)
 
 
 @pytest.fixture(autouse=True)

@@ -69,6 +69,10 @@ def test_a_release_is_charged_and_its_certificate_says_so(make: Make, ledger: Pa
     found = audit(ledger, [tmp_path / "release1", tmp_path / "release2" / "certificate.json"])
     assert found.certificates == 2
     assert "book" not in make().certificate
+    with pytest.MonkeyPatch.context() as of_persons:
+        of_persons.setattr(Schema, "protects", "person")
+        with pytest.raises(LedgerError, match="something else than the charge"):
+            audit(ledger, [tmp_path / "release1"])
 
 
 @pytest.mark.parametrize("relation", [Neighbours.REPLACE, Neighbours.ADD_REMOVE])

@@ -494,8 +494,6 @@ def test_what_databases_do_not_have_is_refused_in_a_sentence(tables: dict[str, p
     for given in ({"prior": made}, {"totals": tables["household"]}):
         with pytest.raises(DualQueryError, match="for one table of attributes: no database"):
             released(tables, **given)
-    with pytest.raises(DualQueryError, match="--memory means nothing"):
-        released(tables, memory=10**9)
 
 
 def test_counts_in_sql_are_no_surer_than_the_number_of_units(tables: dict[str, pd.DataFrame]) -> None:

@@ -18,6 +18,7 @@ import pytest
 
 from dualquery.cli import run
 from dualquery.counting.counter import Counter
+from dualquery.counting.joined import JoinedCounter
 from dualquery.counting.opening import open_counter
 from dualquery.privacy.curator import Curator
 from dualquery.privacy.ledger import Ledger
@@ -147,14 +148,24 @@ def test_other_records_and_the_same_answers_give_the_same_bytes(
 
 
 @pytest.mark.long
+@pytest.mark.parametrize("kind", ["several", "one person each", "whoever is named"])
 def test_other_households_and_the_same_answers_give_the_same_bytes(
-    room: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+    room: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], kind: str
 ) -> None:
     """What was left out is told on the curator's screen alone, which --quiet silences."""
     monkeypatch.chdir(room)
+    head, household, person, car = HOUSEHOLDS.split("[[table]]\n")
+    single = person.replace("at_most = 3", "at_most = 1")
+    tables = {
+        "several": [household, person, car],
+        "one person each": [household, single],
+        "whoever is named": [person],
+    }
+    Path("database.toml").write_text("[[table]]\n".join([head, *tables[kind]]))
     decoy = open_counter("decoys", read_schema("database.toml"))
     arguments = ["--schema", "database.toml", *ADDED, "--synthetic-rows", "300", "--quiet"]
-    assert len({*seen(monkeypatch, capsys, decoy, ["homes", "more"], arguments)}) == 1
+    queries = "marginals:2" if kind == "several" else "any:1"
+    assert len({*seen(monkeypatch, capsys, decoy, ["homes", "more"], arguments, queries)}) == 1
 
 
 def seen(
@@ -163,13 +174,14 @@ def seen(
     decoy: Counter,
     sources: list[str],
     arguments: list[str],
+    queries: str = "marginals:2",
 ) -> list[str]:
     """Of a release of each source, counted on the decoy: its exit code, its words, and the digests of its files."""
     monkeypatch.setattr(certificate, "datetime", Frozen)
     begin = Curator.__init__
 
     def given_the_decoy(self: Curator, counter: Counter, ledger: Ledger, entropy: Entropy) -> None:
-        begin(self, decoy, ledger, entropy)
+        begin(self, counter if isinstance(counter, JoinedCounter) else decoy, ledger, entropy)
 
     monkeypatch.setattr(Curator, "__init__", given_the_decoy)
     found = []
@@ -180,7 +192,7 @@ def seen(
         shutil.copytree(source, place) if place == "table" else shutil.copy(source, place)
         common = [
             "--queries",
-            "marginals:2",
+            queries,
             "--epsilon",
             "2",
             "--delta",

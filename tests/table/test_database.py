@@ -93,6 +93,8 @@ FAULTS = {
     ),
     "unknown protected table": ('protect = "household"', 'protect = "home"', "no [[table]] has that name"),
     "nothing protected": ('protect = "household"', "", "[database] has no 'protect'"),
+    "an order by nothing": ("at_most = 20", "at_most = 20\norder = 'price'", "'order' names 'price'"),
+    "an order of the root": ('key = "hh"', 'key = "hh"\norder = "region"', "has 'order' and no parent"),
     "two of one name": ('name = "car"', 'name = "person"', "two tables are named 'person'"),
     "no key": ('key = "hh"', "", "table 'household' needs 'key'"),
     "key released": ('name = "sex"', 'name = "home"', "'home' is both a key and an attribute"),

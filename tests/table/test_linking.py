@@ -208,6 +208,19 @@ def test_one_household_more_or_less_changes_one_unit(seed: int) -> None:
         assert sorted(map(repr, whole)) == sorted(map(repr, [*less, *alone]))
 
 
+def test_rows_of_a_unit_stand_in_the_order_of_an_attribute() -> None:
+    ordered = database_in(HOUSEHOLDS.replace("at_least = 1", 'at_least = 1\norder = "age"'))
+    tables = at_random(3)
+    units = units_in(frames(*tables), ordered)
+    members = units.members[0]
+    within = members.owner[1:] == members.owner[:-1]
+    ages = np.asarray(members.records.columns[0], np.int64)
+    assert within.sum() > 5
+    assert (np.diff(ages)[within] >= 0).all()
+    assert (np.diff(ages)[~within] < 0).any()
+    assert shown(units) == shown(read(*tables))  # as sets of rows
+
+
 def test_rows_with_blank_keys_change_nothing() -> None:
     assert (
         shown(read([*HOMES, ("", "East", "a")], [*PERSONS, ("", 20, "f", "y")], [*CARS, ("", "power")]))

@@ -290,11 +290,13 @@ def source_of(
     engine: Machines = Machines.LOCAL,
     master: str | None = None,
 ) -> AnyTable | AnyDatabase:
-    if schema.domain.inner:  # its tables are named in the schema
-        if named is not None or engine is Machines.SPARK:
-            raise DataError(
-                "the tables of a database are named in its schema, and read here; leave --table out"
-            )
+    from dualquery.table.database import Database
+    from dualquery.table.linking import wanted_of
+
+    database = schema.domain if isinstance(schema.domain, Database) else None
+    if database and named is not None:
+        raise DataError("the tables of a database are named in its schema; leave --table out")
+    if database and engine is not Machines.SPARK:
         return table
     if engine is not Machines.SPARK:
         if master is not None:
@@ -304,6 +306,14 @@ def source_of(
         raise DataError("with --engine spark a table is Parquet, not one of a database; leave --table out")
     from dualquery.counting.spark import spark_frame
 
+    if database:
+        wanted = wanted_of(database)
+        return {
+            name: spark_frame(f"{table}/{name}.parquet", wanted[name][0], master or "local[*]")
+            if name in wanted
+            else f"{table}/{name}.parquet"
+            for name in (*wanted, *database.lookups)
+        }
     names = [column.name for column in schema.domain.columns]
     stamped = None if schema.within is None else schema.within.calendar.column
     names += [each for each in (schema.unit, stamped) if each is not None and each not in names]

@@ -257,7 +257,7 @@ def release(
         source = source_of(table, named, described, engine, master)
         for each in given["prior"] or ():
             refuse_same(each, table)
-        refuse_another_table(given["draft"], one_table(source))
+        refuse_another_table(given["draft"], table if described.domain.inner else one_table(source))
         for each in given["totals"] or ():
             refuse_same(each, table, "table of totals")
         counter = make.counting(source, described, neighbours, given.get("memory"), progress)

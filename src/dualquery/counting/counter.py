@@ -10,12 +10,14 @@ release, and nowhere else. Counting *public* rows is `group.counts(rows)`.
 from __future__ import annotations
 
 import os
+import pickle
 import tempfile
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from contextvars import ContextVar
-from typing import Any, Protocol
+from itertools import pairwise
+from typing import Any, Protocol, cast
 
 import numpy as np
 from numpy.typing import NDArray
@@ -25,6 +27,7 @@ from dualquery.table.domain import Domain, Items
 from dualquery.table.periods import Span
 from dualquery.table.places import Places, has_places
 from dualquery.table.records import ColumnCodes, Records, SparseItems, as_lists, smallest_type
+from dualquery.table.units import Units, joined_units
 from dualquery.types import Done, Integers, no_progress
 
 
@@ -230,6 +233,45 @@ class _Column:
         self._codes.close()
         if self._starts is not None:
             self._starts.close()
+
+
+class SpilledUnits(Counter):
+    """Counts the units of a database that lie on disk, those of some keys in memory at a time."""
+
+    def __init__(
+        self,
+        domain: Domain,
+        blocks: Iterable[Records],
+        *,
+        engine: Engine | None = None,
+        progress: Done = no_progress,
+    ) -> None:
+        super().__init__(domain, engine=engine, progress=progress)
+        self._file, self._ends, self._rows = StoredNumbers(np.uint8), [0], 0
+        self.dropped: dict[str, int] = {}
+        for units in blocks:
+            assert isinstance(units, Units), "a database consists of units"
+            self._file.append(np.frombuffer(pickle.dumps(units, protocol=5), np.uint8))
+            self._ends.append(self._file.length)
+            self._rows += units.rows
+            for why, number in units.dropped.items():
+                self.dropped[why] = self.dropped.get(why, 0) + number
+
+    @property
+    def true_rows(self) -> int:
+        return self._rows
+
+    @property
+    def records(self) -> Units:
+        """All of them, in memory: their codes are far smaller than the tables."""
+        return joined_units([*self._blocks()])
+
+    def _blocks(self) -> Iterator[Units]:
+        for first, last in pairwise(self._ends):
+            yield pickle.loads(self._file.read(first, last).data)
+
+    def _counted(self, what: Countable) -> Integers:
+        return cast("Integers", sum(counted_by(self._engine, what, units) for units in self._blocks()))
 
 
 class SpilledCounter(Counter):

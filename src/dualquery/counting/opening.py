@@ -10,6 +10,7 @@ import hashlib
 import hmac
 import time
 from collections.abc import Iterable, Iterator
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -21,6 +22,7 @@ from dualquery.counting.counter import (
     Engine,
     MemoryCounter,
     SpilledCounter,
+    SpilledUnits,
     StoredNumbers,
     WeighedCounter,
 )
@@ -32,8 +34,9 @@ from dualquery.queries.countable import Countable
 from dualquery.queries.kept_columns import MOST_BYTES, KeptColumns
 from dualquery.queries.lists import Lists
 from dualquery.queries.tables import Tables
+from dualquery.table.database import Database
 from dualquery.table.encoding import encode, record_blocks
-from dualquery.table.linking import AnyDatabase, one_table
+from dualquery.table.linking import AnyDatabase, one_table, tables_of
 from dualquery.table.periods import RunningSpan, Span
 from dualquery.table.reading import AnyTable, source_of
 from dualquery.table.records import BitItems, Records, SparseItems, as_lists
@@ -92,15 +95,22 @@ def _opened(
     tell: Progress,
     progress: Done,
 ) -> Counter:
-    if schema.domain.inner:  # of a database: its tables are read at once
-        units = encode(source, schema, records_per_person=records_per_person)
-        return MemoryCounter(units, engine=engine, progress=progress)
+    limit = MEMORY if memory is None else memory
+    if isinstance(schema.domain, Database):
+        tables = tables_of(source, schema.domain).values()
+        if any(map(is_spark_frame, tables)):
+            return SparkCounter(source, schema, engine=engine or CPU, progress=progress)
+        if sum(source_of(each).memory(each) or 0 for each in tables) > limit:
+            blocks = record_blocks(
+                source, schema, rows=block_rows(schema, limit), tell=partial(tell, "reading")
+            )
+            return SpilledUnits(schema.domain, blocks, engine=engine, progress=progress)
+        return MemoryCounter(encode(source, schema), engine=engine, progress=progress)
     if is_spark_frame(source):
         return SparkCounter(
             source, schema, records_per_person=records_per_person, engine=engine or CPU, progress=progress
         )
     source = one_table(source)
-    limit = MEMORY if memory is None else memory
     needed = source_of(source).memory(source)
     tell("reading the table", 0, 1)
     if needed is None or needed <= limit:
@@ -150,10 +160,10 @@ def machines_of(counter: Counter) -> str:
 
 def told_of_dropped(counter: Counter) -> list[str]:
     """How many rows of a database are in no unit, and why, in a sentence for the curator's screen."""
-    records = counter.records if isinstance(counter, MemoryCounter) else None
-    if not isinstance(records, Units) or not records.dropped:
+    dropped = getattr(counter, "dropped", None) or getattr(getattr(counter, "records", None), "dropped", None)
+    if not dropped:
         return []
-    said = "; ".join(f"{why}: {number:,}" for why, number in records.dropped.items())
+    said = "; ".join(f"{why}: {number:,}" for why, number in dropped.items())
     return [f"not private, for you alone: left out were {said}"]
 
 
@@ -226,7 +236,7 @@ def _hash(mac: hmac.HMAC, array: NDArray[Any]) -> None:
 
 
 def _records_of(counter: Counter) -> Records:
-    if isinstance(counter, SpilledCounter | MemoryCounter):
+    if isinstance(counter, SpilledCounter | MemoryCounter | SpilledUnits):
         return counter.records
     raise DualQueryError(
         "questions one at a time need the table on this machine; give its file instead of a cluster's frame"

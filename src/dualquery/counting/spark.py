@@ -35,16 +35,22 @@ from dualquery.counting.counter import CPU, Counter, Engine, counted_by
 from dualquery.errors import DataError, DualQueryError
 from dualquery.pool import cores, limited
 from dualquery.queries.countable import Countable
+from dualquery.table.database import Database
 from dualquery.table.domain import Domain
 from dualquery.table.encoding import bin_of, by_person, encode, wanted_columns
+from dualquery.table.linking import tables_of, wanted_of
+from dualquery.table.reading import read_table
 from dualquery.table.reading.arrow import PARQUET_FILES
-from dualquery.table.reading.source import choose, kind_of, reading
+from dualquery.table.reading.source import WantedColumns, choose, kind_of, reading
 from dualquery.table.records import Records
 from dualquery.table.schema import Schema
+from dualquery.table.units import Members, Units, units_of
 from dualquery.types import Done, Integers, no_progress
 
 BLOCK = "block binary, rows long, failed string"  # some encoded records, how many, or what is wrong with them
 COUNTS = "counts binary"
+PARTS = "bin long, name string, part binary"  # the rows of a table whose keys are in one bin
+PARTS_OF_KEYS = 1 << 10
 BIN = "bin of a person"
 BINS = 1 << 20
 AT_ONCE = 1 << 26  # bytes of partial numbers that the driver adds up by itself
@@ -69,13 +75,16 @@ class SparkCounter(Counter):
         progress: Done = no_progress,
     ) -> None:
         super().__init__(schema.domain, records_per_person, engine=engine, progress=progress)
-        owned = by_person(schema, records_per_person)
-        names = list(wanted_columns(frame, schema, records_per_person).names or ())
         with spark_words():
-            frame = _named(frame, names)
-            if schema.unit is not None and owned:
-                frame = _person_by_person(frame, schema.unit)
-            encoding = _encoding(schema, names, records_per_person, at_once=owned)
+            if isinstance(schema.domain, Database):
+                frame, encoding = _unit_by_unit(frame, schema, schema.domain)
+            else:
+                owned = by_person(schema, records_per_person)
+                names = list(wanted_columns(frame, schema, records_per_person).names or ())
+                frame = _named(frame, names)
+                if schema.unit is not None and owned:
+                    frame = _person_by_person(frame, schema.unit)
+                encoding = _encoding(schema, names, records_per_person, at_once=owned)
             self._blocks = frame.mapInArrow(encoding, BLOCK).persist()
             told = self._blocks.select("rows", "failed").toArrow()
         for sentence in told.column("failed").drop_null().to_pylist()[:1]:
@@ -88,7 +97,7 @@ class SparkCounter(Counter):
         return self._rows
 
     def _counted(self, what: Countable) -> Integers:
-        counts = counted_by(self._engine, what, _no_records(self.domain)).copy()
+        counts = counted_by(self._engine, what, _none_of(self.domain)).copy()
         counting = _counting(self.domain, self.records_per_person, self._engine, what)
         with spark_words():
             partial = self._blocks.select("block").mapInArrow(counting, COUNTS)
@@ -127,19 +136,70 @@ def _person_by_person(frame: Any, unit: str) -> Any:
     return frame.mapInArrow(binned, kinds).repartition(f"`{BIN}`")
 
 
+def _unit_by_unit(
+    source: Any, schema: Schema, database: Database
+) -> tuple[Any, Callable[[Batches], Batches]]:
+    """The rows of all tables of a database in parts by the bins of their keys, and how units are made of these."""
+    tables, wanted = tables_of(source, database), wanted_of(database)
+    public = {name: _here_as_arrow(each) for name, each in tables.items() if name not in wanted}
+    parts: Any = None
+    for name, (columns, key) in wanted.items():
+        if not is_spark_frame(tables[name]):
+            raise DataError(f"table '{name}' is no Spark frame; give all tables but public ones as such")
+        part = _named(tables[name], columns).mapInArrow(_binned_parts(name, key), PARTS)
+        parts = part if parts is None else parts.union(part)
+
+    def run(batches: Batches) -> Batches:
+        found: dict[str, list[pa.Table]] = {name: [] for name in wanted}
+        for batch in batches:
+            for name, part in zip(batch.column("name").to_pylist(), batch.column("part"), strict=True):
+                found[name].append(pa.ipc.open_stream(part.as_buffer()).read_all())
+        if any(found.values()):
+            own = {
+                name: pa.concat_tables(each)
+                if each
+                else pa.table({n: pa.array([], pa.string()) for n in wanted[name][0]})
+                for name, each in found.items()
+            }
+            yield _made({**public, **own}, schema, None)
+
+    return parts.repartition("bin"), run
+
+
+def _binned_parts(name: str, key: str | None) -> Callable[[Batches], Batches]:
+    """Runs in an executor: the rows of each bin of a table as one value."""
+    assert key is not None, "checked with the schema"
+
+    def run(batches: Batches) -> Batches:
+        for batch in batches:
+            table = pa.Table.from_batches([batch])
+            place = bin_of(table.column(key), key, PARTS_OF_KEYS)
+            bins, parts = np.unique(place).tolist(), []
+            for number in bins:
+                sink = pa.BufferOutputStream()
+                with pa.ipc.new_stream(sink, table.schema) as writer:
+                    writer.write_table(table.filter(pa.array(place == number)))
+                parts.append(sink.getvalue().to_pybytes())
+            yield pa.RecordBatch.from_arrays(
+                [pa.array(bins, pa.int64()), pa.array([name] * len(bins)), pa.array(parts, pa.binary())],
+                ["bin", "name", "part"],
+            )
+
+    return run
+
+
+def _here_as_arrow(table: Any) -> Any:
+    """A public table, which executors are sent."""
+    return table.toArrow() if is_spark_frame(table) else read_table(table, WantedColumns(None))
+
+
 def _encoding(
     schema: Schema, names: list[str], records_per_person: int | None, *, at_once: bool
 ) -> Callable[[Batches], Batches]:
     """Runs in an executor: rows to encoded records, a partition at once where persons must stay together."""
 
     def encoded(table: pa.Table) -> pa.RecordBatch:
-        try:
-            records = encode(table.select(names), schema, records_per_person=records_per_person)
-        except DualQueryError as problem:
-            # As a value: an exception would come back inside a page of Java.
-            return _block(b"", 0, str(problem))
-        block = (records.rows, records.columns, records.places)
-        return _block(pickle.dumps(block, protocol=5), records.rows, None)
+        return _made(table.select(names), schema, records_per_person)
 
     def run(batches: Batches) -> Batches:
         if at_once:
@@ -151,6 +211,29 @@ def _encoding(
             yield encoded(pa.Table.from_batches([batch]))
 
     return run
+
+
+def _made(table: Any, schema: Schema, records_per_person: int | None) -> pa.RecordBatch:
+    """Rows as an encoded block, or what is wrong with them."""
+    try:
+        records = encode(table, schema, records_per_person=records_per_person)
+    except DualQueryError as problem:
+        # As a value: an exception would come back inside a page of Java.
+        return _block(b"", 0, str(problem))
+    members = [(each.start, each.records.columns) for each in getattr(records, "members", ())]
+    block = (records.rows, records.columns, records.places, members)
+    return _block(pickle.dumps(block, protocol=5), records.rows, None)
+
+
+def _read_again(domain: Domain, records_per_person: int | None, block: Any) -> Records:
+    rows, columns, places, members = pickle.loads(block)
+    if not isinstance(domain, Database):
+        return Records(domain, rows, columns, records_per_person, places)
+    hanging = (
+        Members(start, Records(child.domain, int(start[-1]), codes))
+        for child, (start, codes) in zip(domain.children, members, strict=True)
+    )
+    return Units(domain, rows, columns, members=tuple(hanging))
 
 
 def _block(block: bytes, rows: int, failed: str | None) -> pa.RecordBatch:
@@ -168,8 +251,7 @@ def _counting(
         total: Integers | None = None
         for batch in batches:
             for block in batch.column(0):
-                rows, columns, places = pickle.loads(block.as_buffer())
-                records = Records(domain, rows, columns, records_per_person, places)
+                records = _read_again(domain, records_per_person, block.as_buffer())
                 with limited(_cores_of_task()):
                     counts = counted_by(engine, what, records)
                 total = counts if total is None else total + counts
@@ -203,7 +285,12 @@ def _numbers(counts: Integers) -> pa.RecordBatch:
     return pa.RecordBatch.from_arrays([pa.array([data], pa.binary())], ["counts"])
 
 
-def _no_records(domain: Domain) -> Records:
+def _none_of(domain: Domain) -> Records:
+    if isinstance(domain, Database):
+        nothing = [
+            (np.zeros(0, np.int64), np.zeros((0, each.domain.width), np.int64)) for each in domain.children
+        ]
+        return units_of(domain, np.zeros((0, len(domain.root.columns)), np.int64), nothing)
     return Records.from_rows(domain, np.zeros((0, domain.width), np.int64))
 
 

@@ -233,7 +233,8 @@ class Effort:
 
     def cut(self, chains: Chains) -> Rows:
         """As many rows as were asked for, the same number from every chain."""
-        return chains.transpose(1, 0, 2).reshape(-1, chains.shape[2])[: self.rows]
+        number, rows, width = chains.shape
+        return chains.transpose(1, 0, 2).reshape(number * rows, width)[: self.rows]
 
 
 # How rows are fitted to measured tables.

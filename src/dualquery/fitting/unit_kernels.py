@@ -55,10 +55,11 @@ def _find(held, layout, group, u, r, a, found, n):  # type: ignore[no-untyped-de
                 cell[n], steps[n], pulls[n], owns[n] = place, of_unit if r < 0 else of_one, 1.0, own
                 n += 1
             continue
-        paired = min(end - begin, MOST_PAIRED)
+        chained = layout.chained[g]
+        paired = end - begin if chained else min(end - begin, MOST_PAIRED)
         if paired < 2 or r >= begin + paired:
             continue
-        pull = 1.0 / sqrt(paired * (paired - 1.0))
+        pull = 1.0 / sqrt(paired - 1.0 if chained else paired * (paired - 1.0))
         for i in range(begin if r < 0 else r, begin + paired if r < 0 else r + 1):
             one, two = base, base
             for k in range(places):
@@ -66,7 +67,10 @@ def _find(held, layout, group, u, r, a, found, n):  # type: ignore[no-untyped-de
                     one += rows[i, attribute[t, k]] * stride[t, k]
                 elif role[t, k] == 2:
                     two += rows[i, attribute[t, k]] * stride[t, k]
-            for j in range(begin, begin + paired):
+            first, last = begin, begin + paired
+            if chained:
+                first, last = max(first, i - 1), min(last, i + 2)
+            for j in range(first, last):
                 if i == j:
                     continue
                 as_one, as_two = 0, 0
@@ -75,7 +79,7 @@ def _find(held, layout, group, u, r, a, found, n):  # type: ignore[no-untyped-de
                         as_one += rows[j, attribute[t, k]] * stride[t, k]
                     elif role[t, k] == 2:
                         as_two += rows[j, attribute[t, k]] * stride[t, k]
-                if r < 0 or a < 0 or of_one > 0:
+                if (r < 0 or a < 0 or of_one > 0) and not (chained and j < i):
                     cell[n], steps[n], pulls[n], owns[n] = (
                         one + as_two,
                         of_unit if r < 0 else of_one,
@@ -83,7 +87,7 @@ def _find(held, layout, group, u, r, a, found, n):  # type: ignore[no-untyped-de
                         own,
                     )
                     n += 1
-                if r >= 0 and (a < 0 or of_two > 0):
+                if r >= 0 and (a < 0 or of_two > 0) and not (chained and j > i):
                     cell[n], steps[n], pulls[n], owns[n] = two + as_one, of_two, pull, own
                     n += 1
     return n

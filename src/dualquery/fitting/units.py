@@ -91,6 +91,7 @@ class Layout(NamedTuple):
     unit_sizes: Integers
     row_sizes: Integers  # by child table
     width: Integers  # attributes of each child table
+    chained: NDArray[np.bool_]  # whether a pair of its rows is a row and the next one
     role: Integers
     attribute: Integers
     stride: Integers
@@ -226,6 +227,7 @@ def layout_of(database: Database, targets: Sequence[UnitTarget], tallies: Sequen
         unit_sizes=database.sizes.astype(np.int64),
         row_sizes=row_sizes,
         width=np.array([len(sizes) for sizes in children]),
+        chained=np.array([each.order is not None for each in database.children]),
         role=role,
         attribute=attribute,
         stride=stride,

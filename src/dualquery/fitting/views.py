@@ -139,7 +139,7 @@ def _rows(units: _Likely, given: MeasuredViews, rng: np.random.Generator) -> _Li
 
 def _pairs(units: _Likely, rows: _Likely, given: MeasuredViews, rng: np.random.Generator) -> _Likely:
     """The view of pairs, with the margins of a row's attributes as rows by sizes tell them; a table of an attribute
-    with itself is made symmetric, which leaves (k + 1)/2k of its noise.
+    with itself is made symmetric, which leaves (k + 1)/2k of its noise. Of a row and the next one neither holds.
     """
     assert given.pairs is not None
     width, own = given.rows.database.width, given.table.domain.width
@@ -147,8 +147,10 @@ def _pairs(units: _Likely, rows: _Likely, given: MeasuredViews, rng: np.random.G
     ratio = mass / np.maximum(mass_of(given.rows), LEAST)
     measured = units.wanted.measured
     number = measured.total * float(units.wanted.ones[given.size] @ mass)
-    told = [_symmetric(each) if each.what[1] - each.what[0] == own else each for each in given.of_pairs]
-    for a in range(own):
+    told = [*given.of_pairs]
+    if not given.pairs.chained:
+        told = [_symmetric(each) if each.what[1] - each.what[0] == own else each for each in told]
+    for a in range(0 if given.pairs.chained else own):
         if (width + a,) in rows.wanted.measured.variance:
             margin = rows.together(width + a, given.size) @ ratio
             margin *= number / max(float(margin.sum()), LEAST)
@@ -187,6 +189,7 @@ def _asked(likely: _Likely, units: float, width: int) -> Iterator[_Asked]:
     view, wanted = likely.view, likely.wanted
     measured = wanted.measured
     number, of_pairs = measured.total / units, view is not None and view.slots == 2
+    alike = view is not None and view.slots == 2 and not view.chained
     sizes = measured.domain.sizes
     for j, cells in wanted.ones.items():
         if not of_pairs and sizes[j] > 1 and (view is None or j >= width):
@@ -199,7 +202,7 @@ def _asked(likely: _Likely, units: float, width: int) -> Iterator[_Asked]:
         lean = np.zeros(cells.shape)
         if (i, j) in tree:
             lean = tree_lean(wanted.likely[i, j], wanted.ones[i], wanted.ones[j], wanted.noise)
-        if of_pairs and j - i == (len(sizes) - width) // 2:
+        if alike and j - i == (len(sizes) - width) // 2:
             cells = (cells + cells.T) / 2
         target = UnitTarget(view, (i, j), cells * number, 1.0, lean)
         yield _Asked(target, measured.deviation((i, j)) * number, np.maximum(cells, 0.0) * number)
@@ -326,7 +329,9 @@ def fitted_units(
         held = fit_units(held, wanted.targets, tallies, [heat], rng)
         out = out.with_more(held)
     progress(stages, stages)
-    return out.take(np.arange(rows)), misfits
+    out = out.take(np.arange(rows))
+    members = zip(database.children, out.members, strict=True)
+    return replace(out, members=tuple(each.in_order(child.ordering) for child, each in members)), misfits
 
 
 def started(

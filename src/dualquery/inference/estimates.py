@@ -21,6 +21,7 @@ from math import atan, exp, isfinite, lgamma, log, pi, sqrt, tan
 import numpy as np
 import pyarrow as pa
 
+from dualquery.bisection import halved
 from dualquery.types import Reals
 
 LEVEL = 0.95
@@ -50,12 +51,11 @@ def _legendre() -> tuple[Reals, Reals]:
 def student(freedom: float, level: float = LEVEL) -> float:
     """The quantile t for which |T| ≤ t with this chance, by bisection of the angle."""
     freedom = min(freedom, MOST_FREEDOM)
-    low, high = 0.0, pi / 2 * (1 - 1e-9)
-    for _ in range(60):
-        middle = (low + high) / 2
-        below = chance_below(sqrt(freedom) * tan(middle), freedom) < (1 + level) / 2
-        low, high = (middle, high) if below else (low, middle)
-    return sqrt(freedom) * tan(low)
+
+    def above(angle: float) -> bool:
+        return chance_below(sqrt(freedom) * tan(angle), freedom) >= (1 + level) / 2
+
+    return sqrt(freedom) * tan(halved(0.0, pi / 2 * (1 - 1e-9), 60, above)[0])
 
 
 def combined(

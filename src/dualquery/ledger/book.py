@@ -241,6 +241,7 @@ class Charge:
     previous: str  # the hash of the charge before, or the origin of the book
     hash: str
     periods: str = ""  # of a calendar, and what it cost their records; all there are where none is named
+    unit: str = ""  # whose rows it protects together: `Schema.protects`; nothing in older books
     failure: str = (
         ""  # the part of the δ of the cap that it takes away (`Book.reserve`); nothing where none is named
     )
@@ -426,23 +427,29 @@ class PrepaidLedger(Ledger):
         dataset: str | None,
         span: Span | None = None,
         kind: str = "release",
+        unit: str = "",
         failure: Fraction = Fraction(0),
     ) -> None:
         super().__init__(budget, failure=failure)
-        self._kind = kind
+        self._kind, self._unit = kind, unit
         self._books = books
         self._span = span
         self._dataset = dataset
         self._entry: Entry | None = None
         self._charging = Lock()
-        books.refuse_unaffordable(dataset, budget, span, failure=failure)
+        books.refuse_unaffordable(dataset, budget, span, unit=unit, failure=failure)
 
     def prepay(self) -> Entry:
         """The charge in the book; made now, if it has not been made."""
         with self._charging:
             if self._entry is None:
                 self._entry = self._books.charge_release(
-                    self._dataset, self.budget, kind=self._kind, span=self._span, failure=self.failure
+                    self._dataset,
+                    self.budget,
+                    kind=self._kind,
+                    span=self._span,
+                    unit=self._unit,
+                    failure=self.failure,
                 )
             return self._entry
 
@@ -469,6 +476,7 @@ def ledger_of(
     dataset: str | None,
     span: Span | None = None,
     kind: str = "release",
+    unit: str = "",
     failure: Fraction = Fraction(0),
 ) -> Ledger:
     """The ledger of a release: charged to a book where one is named, on the records of these periods."""
@@ -476,4 +484,6 @@ def ledger_of(
         return Ledger(budget, failure=failure)
     from dualquery.ledger.books import Books  # no database is loaded where none is asked for
 
-    return PrepaidLedger(budget, books=Books(ledger), dataset=dataset, span=span, kind=kind, failure=failure)
+    return PrepaidLedger(
+        budget, books=Books(ledger), dataset=dataset, span=span, kind=kind, unit=unit, failure=failure
+    )

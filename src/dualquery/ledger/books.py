@@ -59,6 +59,7 @@ class Books:
         units: int,
         what: str,
         span: Span | None = None,
+        unit: str = "",
         failure: Fraction = Fraction(0),
     ) -> Entry:
         """Charge units to a book, durably; BudgetError where too little is left, and nothing is changed.
@@ -68,12 +69,15 @@ class Books:
         """
         with transaction(self._engine, writes=True) as connection:
             number, promise, head, before = _read(connection, name, lock=True)
+            _refuse_other_unit(before, unit)
             units += before.book.reserve(before.failures, failure)
             cost = before.book.cost(units, span)
             grown = _grown(before, units, cost)
             said = {"day": datetime.now(UTC).date().isoformat(), "what": what}
             if cost.parts and before.book.periods is not None:
                 said["periods"] = cost.written(before.book.periods)
+            if unit:
+                said["unit"] = unit
             if failure:
                 said["failure"] = str(failure)
             body = json.dumps(said, sort_keys=True)
@@ -89,6 +93,7 @@ class Books:
         *,
         kind: str = "release",
         span: Span | None = None,
+        unit: str = "",
         failure: Fraction = Fraction(0),
     ) -> Entry:
         """Charge all that a release, or a service, within this budget may cost, before it begins."""
@@ -96,13 +101,21 @@ class Books:
         what = f"{kind}: epsilon {budget.epsilon!r}, delta {budget.delta!r}, {budget.accounting.value}"
         if failure:
             what += f", and delta {float(failure)!r} beside"
-        return self.charge(book.name, units=book.price(budget), what=what, span=span, failure=failure)
+        price = book.price(budget)
+        return self.charge(book.name, units=price, what=what, span=span, unit=unit, failure=failure)
 
     def refuse_unaffordable(
-        self, name: str | None, budget: Budget, span: Span | None = None, *, failure: Fraction = Fraction(0)
+        self,
+        name: str | None,
+        budget: Budget,
+        span: Span | None = None,
+        *,
+        unit: str = "",
+        failure: Fraction = Fraction(0),
     ) -> None:
         """What `charge_release` would refuse now, before anybody has read a table for nothing."""
         found = self.read(name)
+        _refuse_other_unit(found, unit)
         price = refuse_other_relation(found.book, budget).price(budget)
         price += found.book.reserve(found.failures, failure)
         _grown(found, price, found.book.cost(price, span))
@@ -157,6 +170,16 @@ def refuse_other_relation(book: Book, budget: Budget) -> Book:
             f"'{budget.neighbours}', which do not add up; use the neighbours of the book"
         )
     return book
+
+
+def _refuse_other_unit(found: Statement, unit: str) -> None:
+    """Likewise one unit: a promise about rows says less of a person, and one about whole persons nothing of a row."""
+    other = next((each.unit for each in found.charges if each.unit not in ("", unit)), None)
+    if unit and other is not None:
+        raise BudgetError(
+            f"the book of '{found.book.name}' has paid for what protects each '{other}', and this protects each "
+            f"'{unit}', which do not add up; open another book for it"
+        )
 
 
 def _names(connection: sql.Connection) -> list[str]:

@@ -229,15 +229,7 @@ def _independent_parameters(name: str, task: Task) -> IndependentParameters:
 
     Or Gaussian noise of the least σ² at which every group can be measured, by ρ or by the Gaussian's own accounting.
     """
-    pure, accounting = name == "laplace", task.budget.accounting
-    if pure and accounting is not Accounting.PURE:
-        raise BudgetError(
-            "independent Laplace noise is paid for by pure accounting; ask for that, or gaussian"
-        )
-    if not pure and accounting not in (Accounting.ZCDP, Accounting.GAUSSIAN):
-        raise BudgetError(
-            "independent Gaussian noise is paid for by zcdp or gaussian accounting; ask for one"
-        )
+    pure = name == "laplace"
     asked, balanced, rows_times = _asked(task, pure)
     moved = [task.budget.neighbours.sensitivity(each.bound()) for each in asked]
     times = 1

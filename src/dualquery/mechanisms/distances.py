@@ -35,7 +35,7 @@ import pyarrow as pa
 from numpy.typing import NDArray
 
 from dualquery.beliefs.universes import Columns, CoordinateWeights, along_curves, knots
-from dualquery.errors import BudgetError, QueryError
+from dualquery.errors import QueryError
 from dualquery.mechanisms.error_bars import BAR
 from dualquery.mechanisms.mechanism import Mechanism, Outcome, Plan, Step, Task, hidden
 from dualquery.mechanisms.outcomes import joined_rows, last
@@ -180,10 +180,6 @@ class CurveParameters:
 
 
 def plan(task: Task, wanted: NoWishes) -> Plan[CurveParameters]:
-    if task.budget.accounting not in (Accounting.ZCDP, Accounting.GAUSSIAN):
-        raise BudgetError(
-            "distance curves are paid for by zcdp or gaussian accounting; ask for one, or for coordinate-wise"
-        )
     importance = _importance(task)
     columns = tuple(np.flatnonzero(importance).tolist())
     chosen = tuple(scales(importance[list(columns)]))

@@ -49,11 +49,12 @@ from dualquery.queries.group import Group
 from dualquery.queries.random_families import Stream, mixed_questions
 from dualquery.table.records import Records, SparseItems
 from dualquery.table.units import Units
-from dualquery.types import Fractions, Integers, Progress, silent
+from dualquery.types import Flags, Fractions, Integers, Progress, silent
 
 LEVEL = 0.95
 BAR = NormalDist().inv_cdf((1 + LEVEL) / 2)  # deviations of a normal error, that its bar is wide
 STUDENT = 2.306004135204166  # t_{.975, 8}: the quantile of Student's law with 2 · REPLICAS degrees of freedom
+STUDENT_ALONE = 2.7764451051977987  # t_{.975, 4}, with REPLICAS of them
 MOST_ATTRIBUTES = 5  # a question about more is taken as one about so many
 QUESTIONS = 1_000  # of each number of attributes, that a curve is learned from
 POINTS = 16  # of a curve
@@ -64,7 +65,9 @@ Orders = NDArray[np.int64]  # of each question, the number of attributes that it
 
 @dataclass(frozen=True, eq=False)
 class Replica:
-    """A table drawn from the released rows, and the rows that were released of it, every other row in one half."""
+    """A table drawn from the released rows, and the rows that were released of it, every other row in one half; of
+    units, which are fitted to the table as a whole and twice (`fitting.views.SNAPSHOTS`), those of one fit in each.
+    """
 
     table: Records
     halves: tuple[Records, Records]
@@ -72,7 +75,8 @@ class Replica:
     @staticmethod
     def of(table: Records, rows: Records) -> Replica:
         number = np.arange(rows.rows)
-        return Replica(table, (rows.take(number[::2]), rows.take(number[1::2])))
+        one, other = np.array_split(number, 2) if isinstance(rows, Units) else (number[::2], number[1::2])
+        return Replica(table, (rows.take(one), rows.take(other)))
 
     @property
     def rows(self) -> int:
@@ -147,11 +151,15 @@ class ErrorCurves:
             )
         )
 
-    def bars(self, answers: Fractions, orders: Orders, errors: Sequence[Fractions]) -> Fractions:
-        """The half-width of a 95% interval: t √((B · curve² + Σ e_b²) / 2B), of e_b the part that counts."""
+    def bars(
+        self, answers: Fractions, orders: Orders, errors: Sequence[Fractions], alone: Flags | bool = False
+    ) -> Fractions:
+        """The half-width of a 95% interval: t √((B · curve² + Σ e_b²) / 2B), of e_b the part that counts; and, where
+        no curve knows a question (any, all and count), t √(Σ e_b² / B)."""
         error, part = self.at(answers, orders)
         seen = np.sum(np.square(part * np.array(errors)), axis=0)
-        widths: Fractions = STUDENT * np.sqrt((len(errors) * error**2 + seen) / (2 * len(errors)))
+        of_both = STUDENT * np.sqrt((len(errors) * error**2 + seen) / (2 * len(errors)))
+        widths: Fractions = np.where(alone, STUDENT_ALONE * np.sqrt(seen / len(errors)), of_both)
         return widths
 
 

@@ -37,7 +37,9 @@ from dualquery.fitting.prior import NO_TRUST, Trust
 from dualquery.mechanisms.error_bars import BAR, LEVEL
 from dualquery.mechanisms.item_floors import ITEMS, Baskets
 from dualquery.queries.group import NONE, Group, Predicates, equalities
+from dualquery.queries.language.formula import Literal
 from dualquery.queries.tables import Tables, attribute_codes
+from dualquery.queries.views import Counted, OverUnits
 from dualquery.table.domain import Domain
 from dualquery.table.records import Records, item_counts
 from dualquery.types import Cells, Fractions, Integers, Reals, Set
@@ -46,18 +48,31 @@ ON_ONE_SIDE = NormalDist().inv_cdf(LEVEL)
 COUNTED = ("totals", ITEMS)  # binary attributes that were counted one by one
 MISFITS = "misfits"  # of pairs, less what chance brings; the attributes of one pair after those of the other
 HANGING = "hanging"  # of a child table, how far units that had not heard of tallies were off (`hanging_more`)
-LEFT = 0.6  # of that, once tallies were heard
+LEFT = 0.5  # of that, once tallies were heard
 UNSEEN = 0.2  # τ where no pair was seen
 MOST_SEEN = 300  # measured pairs that rows are asked about
 
 
-def hanging_more(answers: Fractions, measured: Sequence[Measured]) -> Fractions:
-    """A half-width that is added, in squares, to the bar of a question about how many rows of a unit satisfy
-    something: of what tallies showed units to be off by, b √(p(1 − p)), three fifths are taken to be left.
+def hanging_more(group: OverUnits, answers: Fractions, measured: Sequence[Measured]) -> Fractions:
+    """A half-width that is added, in squares, to the bars of questions about how many rows of a unit satisfy
+    something: of what tallies showed units to be off by, b √(p(1 − p)), half is taken to be left; half of that where
+    a condition is one value of one attribute, which was tallied, and of questions about two rows and more.
     """
-    told = [float(each.values.max()) for each in measured if _is(each, HANGING)]
-    more: Fractions = BAR * LEFT * max(told, default=0.0) * np.sqrt(np.maximum(answers * (1 - answers), 0.0))
+    told = max((float(each.values.max()) for each in measured if _is(each, HANGING)), default=0.0)
+    left = LEFT * np.array([max(map(_left, each), default=0.0) for each in group.numbers])
+    more: Fractions = BAR * left * told * np.sqrt(np.maximum(answers * (1 - answers), 0.0))
     return more
+
+
+def _left(asked: tuple[Counted, Literal]) -> float:
+    number, literal = asked
+    if not number.query.literals or number.database is None:
+        return 0.0
+    sizes = number.database.view_domain(number.child).sizes
+    one, *others = number.query.literals
+    accepted = int(sizes[one.attribute]) - len(one.values) if one.negated else len(one.values)
+    part = 1.0 if others or accepted > 1 else 0.5
+    return part if literal.values == (0,) else part / 2
 
 
 class Floors(NamedTuple):

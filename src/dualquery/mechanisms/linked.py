@@ -41,11 +41,10 @@ from dualquery.mechanisms.shares import (
     known_at_first,
     measures_total,
     quarter_powers,
-    refuse_other_noise,
     stages_of,
     unit_variance,
 )
-from dualquery.mechanisms.wishes import RowsWishes
+from dualquery.mechanisms.wishes import LinkedWishes
 from dualquery.privacy.budget import Accounting
 from dualquery.privacy.curator import Curator
 from dualquery.privacy.ledger import Allowance
@@ -92,8 +91,7 @@ class LinkedParameters:
     )  # rows of a unit that count in full, by child table, once settled
 
 
-def plan(task: Task, wanted: RowsWishes) -> Plan[Any]:
-    refuse_other_noise(task)
+def plan(task: Task, wanted: LinkedWishes) -> Plan[Any]:
     database = _database(task.domain)
     if single_rows.one_row_each(database):
         return single_rows.plan(task, wanted)
@@ -203,8 +201,13 @@ def _row_shares(view: View, neighbours: Neighbours) -> dict[Set, float]:
 
 
 def _pair_shares(view: View, neighbours: Neighbours) -> dict[Set, float]:
-    """Each attribute of one row with itself and the later ones of the other row."""
+    """Each attribute of one row with itself and the later ones of the other row; of a row and the next one all, and
+    the attributes of each: no row is the next of the first."""
     width, own = view.database.width, view.database.child(view.child).domain.width
+    if view.chained:
+        ones = _within(((j,) for j in range(width, width + 2 * own)), view.domain, neighbours, ONES_OF_ROWS)
+        both = ((width + a, width + own + b) for a in range(own) for b in range(own))
+        return ones | _within(both, view.domain, neighbours, 1 - ONES_OF_ROWS)
     pairs = ((width + a, width + own + b) for a in range(own) for b in range(a, own))
     return _within(pairs, view.domain, neighbours, 1.0)
 
@@ -276,7 +279,8 @@ def _measured(
     of_rows = _interactions(paid.rows, rows, _row_shares(rows, neighbours), curator, within, neighbours)
     pairs, of_pairs = None, list[Measured]()
     if paid.pairs is not None:
-        pairs = View(database, paid.child, 2, max(2, full * (full - 1)))
+        pairs = View(database, paid.child, 2, 1)
+        pairs = replace(pairs, c=max(2 - pairs.chained, int(pairs.number[full])))
         of_pairs = _interactions(
             paid.pairs, pairs, _pair_shares(pairs, neighbours), curator, within, neighbours
         )
@@ -351,7 +355,7 @@ def replica(plan: Plan[Any]) -> Plan[Any]:
 LINKED = Mechanism(
     "linked",
     "tables of units, of their rows and of pairs of rows, and whole units fitted to them",
-    RowsWishes,
+    LinkedWishes,
     plan,
     run,
     paid_by=(Accounting.GAUSSIAN, Accounting.ZCDP),

@@ -189,11 +189,10 @@ class Mechanism(Generic[Wishes, Parameters]):
             if not self.accepts([name]):
                 given = "--" + name.replace("_", "-")
                 raise DualQueryError(f"{given} means nothing to the mechanism '{self.name}'; leave it out")
-        # Other theorems refuse by themselves what they cannot add up. This one adds up selections too, and dearly.
-        if task.budget.accounting is Accounting.GAUSSIAN and Accounting.GAUSSIAN not in self.paid_by:
-            names = ", ".join(each.value for each in self.paid_by)
+        if (theorem := task.budget.accounting) not in self.paid_by:
+            names = " or ".join(each.value for each in self.paid_by)
             raise BudgetError(
-                f"the mechanism '{self.name}' is not paid for by gaussian accounting; use {names}"
+                f"the mechanism '{self.name}' is not paid for by {theorem.value} accounting; use {names}"
             )
         refuse_nothing(task.budget)
         self.check_plays(task.domain.kind)

@@ -65,7 +65,6 @@ from dualquery.mechanisms.shares import (
     Purse,
     Shares,
     measures_total,
-    refuse_other_noise,
     shares_of,
 )
 from dualquery.mechanisms.wishes import ParityWishes
@@ -242,7 +241,6 @@ class ByOrder:
 
 def plan(task: Task, wanted: ParityWishes) -> Plan[Any]:
     """By order where all parities can be measured; by items where a basket has very many."""
-    refuse_other_noise(task)
     if wanted.widest is not None:
         checked_width(task.workload, wanted.widest)
     signed = SignedRows.of(task.workload)

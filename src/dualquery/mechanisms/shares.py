@@ -27,7 +27,7 @@ from dualquery.fitting.cpu import all_binary
 from dualquery.fitting.fitter import COUNT_SECONDS, Effort
 from dualquery.fitting.measured import HALF_NORMAL, Measured, MeasuredTables
 from dualquery.mechanisms.mechanism import Plan, Step, Task
-from dualquery.privacy.budget import Accounting, Budget
+from dualquery.privacy.budget import Budget
 from dualquery.privacy.curator import Curator
 from dualquery.privacy.events import GaussianMeasurement
 from dualquery.privacy.ledger import Allowance, smallest_gaussian_scale
@@ -256,10 +256,16 @@ def quarter_powers(sets: list[Set], domain: Domain, neighbours: Neighbours) -> d
     }
 
 
-def unit_of(members: Set, domain: Domain, neighbours: Neighbours, variance: float) -> float:
-    """The variance of a cell of a set's interaction, in records², where `variance` is that of sensitivity one."""
-    kept = math.prod((int(domain.sizes[j]) - 1) / int(domain.sizes[j]) for j in members)
-    return kept * relative_sensitivity(members, domain, neighbours) * variance
+def units_of(sets: Sequence[Set], domain: Domain, neighbours: Neighbours, variance: float) -> Reals:
+    """The variance of a cell of each set's interaction, in records², where `variance` is that of sensitivity one."""
+    sizes = domain.sizes.tolist()
+    units: Reals = np.array([_unit(tuple([sizes[j] for j in s]), neighbours) for s in sets]) * variance
+    return units
+
+
+@lru_cache(maxsize=4096)
+def _unit(sizes: tuple[int, ...], neighbours: Neighbours) -> float:
+    return math.prod((k - 1) / k for k in sizes) * _relative(sizes, neighbours)
 
 
 @lru_cache(maxsize=64)
@@ -267,14 +273,6 @@ def unit_variance(budget: Budget) -> float:
     """v: the variance that the whole budget affords where one record moves one number by one, but for rounding."""
     fine = Fraction(1 << 40)
     return float(smallest_gaussian_scale(budget, [GaussianMeasurement(fine, fine)], bits=16))
-
-
-def refuse_other_noise(task: Task) -> None:
-    if task.budget.accounting not in (Accounting.ZCDP, Accounting.GAUSSIAN):
-        raise BudgetError(
-            f"projection adds Gaussian noise, which {task.budget.accounting.value} accounting cannot pay for; use "
-            "zcdp"
-        )
 
 
 # What a workload asks about, and how many records there are
@@ -304,17 +302,22 @@ def closure(sets: NDArray[np.int32]) -> dict[int, list[Set]]:
 
 def varied_sets(task: Task) -> dict[int, list[Set]]:
     """The sets of the workload and their subsets, by order, without constant attributes."""
-    sizes = task.domain.sizes
+    varied = _varied(task)
     return {
-        order: [members for members in sets if all(sizes[j] > 1 for j in members)]
+        order: [members for members in sets if varied.issuperset(members)]
         for order, sets in closure(task.workload.scope).items()
     }
 
 
 def tables_of(task: Task) -> list[Set]:
     """The sets that the workload asks about, without constant attributes."""
-    scope = {tuple(sorted(int(j) for j in row if j != NONE)) for row in task.workload.scope.tolist()}
-    return sorted({tuple(j for j in members if task.domain.sizes[j] > 1) for members in scope} - {()})
+    varied = _varied(task)
+    scope = task.workload.scope.tolist()  # each increasing
+    return sorted({tuple([j for j in row if j in varied]) for row in scope} - {()})
+
+
+def _varied(task: Task) -> set[int]:
+    return set(np.flatnonzero(task.domain.sizes > 1).tolist())
 
 
 def measures_total(task: Task) -> bool:
@@ -383,10 +386,10 @@ def work_of(task: Task, sets: Sequence[Set]) -> Reals:
     Rows of binary attributes look at a cube of the width (`fitting.cpu`), about a tenth of a value a
     cell, whatever is measured.
     """
-    sizes, width = task.domain.sizes, task.domain.width
-    if all_binary(sizes, max((len(members) for members in sets), default=1)):
+    sizes, width = task.domain.sizes.tolist(), task.domain.width
+    if all_binary(task.domain.sizes, max((len(members) for members in sets), default=1)):
         return np.full(len(sets), 0.1 * width**3 / max(1, len(sets)))
-    return np.array([8.0 * len(s) + sum(int(sizes[j]) for j in s) for s in sets])
+    return np.array([8.0 * len(s) + sum([sizes[j] for j in s]) for s in sets])
 
 
 def cost_of_fit(
@@ -397,7 +400,7 @@ def cost_of_fit(
     `held` are the sets that memory must have room for, where they are others.
     """
     sizes = task.domain.sizes.tolist()
-    cells = {s: math.prod(sizes[j] for j in s) for s in (sets if held is None else held)}
+    cells = {s: math.prod([sizes[j] for j in s]) for s in (sets if held is None else held)}
     return FitCost(
         effort.seconds(float(work_of(task, sets).sum()), noise) + task.rows * len(sets) * COUNT_SECONDS,
         effort.bytes(task.domain.width, sum(len(s) * number for s, number in cells.items())),

@@ -86,6 +86,11 @@ class RowsWishes:
 
 
 @dataclass(frozen=True, kw_only=True)
+class LinkedWishes(RowsWishes):
+    memory: int | None = _memory()
+
+
+@dataclass(frozen=True, kw_only=True)
 class ProjectionWishes(RowsWishes):
     means: float | None = wish(
         "The share of the budget for means inside the bins of numbers; 0 for none. [default: 0.02]",
@@ -210,7 +215,7 @@ BUILT_IN: dict[str, tuple[type, str]] = {
     "coordinate-wise": (RoundsWishes, "dualquery.mechanisms.distances:COORDINATE_WISE"),
     "noisy-cells": (NoWishes, "dualquery.mechanisms.lists:NOISY_CELLS"),
     "touched-weights": (RoundsWishes, "dualquery.mechanisms.lists:TOUCHED_WEIGHTS"),
-    "linked": (RowsWishes, "dualquery.mechanisms.linked:LINKED"),
+    "linked": (LinkedWishes, "dualquery.mechanisms.linked:LINKED"),
 }
 WISHES = {name: wishes for name, (wishes, _) in BUILT_IN.items()}
 MECHANISMS: Registry[AnyMechanism] = Registry(

@@ -1,11 +1,12 @@
 """What is counted of units and the rows that hang on them: views, tallies, and questions about units.
 
-A *view* is one row of a child table together with its unit, or two different rows of one unit in order. A unit with E
-of them gives each the weight ⌊L · min(1, c/E)/c⌋, so that all of them together weigh at most L. What a unit adds to a
-sum over the view is then Σ w φ(x) with w ≥ 0 and Σ w ≤ L: a point of L times the hull of 0 and of what single records
-add. A norm is largest at a corner of a hull, so that a unit that is added or removed moves the sum by at most
-L · `alone` of one flat record, and one that becomes another by at most L · max(`alone`, `apart`), however many rows
-hang on it. Where c is large, each row counts alike, and where it is small, units do; `c` is public.
+A *view* is one row of a child table together with its unit, or two different rows of one unit in order (where rows
+have an order of their own, `Linked.order`: a row and the next one). A unit with E of them gives each the weight ⌊L ·
+min(1, c/E)/c⌋, so that all of them together weigh at most L. What a unit adds to a sum over the view is then Σ w
+φ(x) with w ≥ 0 and Σ w ≤ L: a point of L times the hull of 0 and of what single records add. A norm is largest at a
+corner of a hull, so that a unit that is added or removed moves the sum by at most L · `alone` of one flat record,
+and one that becomes another by at most L · max(`alone`, `apart`), however many rows hang on it. Where c is large,
+each row counts alike, and where it is small, units do; `c` is public.
 
 *Tallies* are of another kind: how many units have exactly k rows of a value, or of a pair of values. A unit with m
 rows has rows in at most t = min(m, V) of V cells. It counts ⌊L · √(min(1, c/t)/c)⌋ for each, c at most V: its length
@@ -38,7 +39,7 @@ from dualquery.queries.countable import NOTHING, Bound, Derived
 from dualquery.queries.derived import Interactions
 from dualquery.queries.group import Digest, Group, NotProducts
 from dualquery.queries.language import vocabulary
-from dualquery.queries.language.formula import Query
+from dualquery.queries.language.formula import Literal, Query
 from dualquery.queries.language.reader import to_groups
 from dualquery.queries.tables import Tables
 from dualquery.table.columns import Categorical
@@ -74,7 +75,14 @@ class View:
         """E of a unit with 0, 1, 2, … rows."""
         rows = np.arange(self.database.child(self.child).at_most + 1)
         paired = np.minimum(rows, MOST_PAIRED)
+        if self.chained:
+            return np.maximum(rows - 1, 0)
         return rows if self.slots == 1 else paired * (paired - 1)
+
+    @property
+    def chained(self) -> bool:
+        """Whether a record is a row and the next one."""
+        return self.slots == 2 and self.database.child(self.child).order is not None
 
     @cached_property
     def weights(self) -> Integers:
@@ -110,6 +118,8 @@ class View:
     def _records(self, units: Records, members: Members, owner: Integers, place: Integers) -> Records:
         if self.slots == 1:
             rows = [members.start[owner] + place]
+        elif self.chained:
+            rows = [members.start[owner] + place, members.start[owner] + place + 1]
         else:
             others = np.minimum(members.sizes, MOST_PAIRED)[owner] - 1
             one, two = np.divmod(place, np.maximum(others, 1))
@@ -343,6 +353,15 @@ class OverUnits(NotProducts):
             return max(1, sum(parts))
 
         return np.array([order(query) for query in self.queries], np.int64)
+
+    @property
+    def numbers(self) -> list[list[tuple[Counted, Literal]]]:
+        """Of each question the numbers of rows that it asks about, and what it asks of them."""
+        own = self.domain.width
+        return [
+            [(self.counted[each.attribute - own], each) for each in query.literals if each.attribute >= own]
+            for query in self.queries
+        ]
 
     def take(self, indices: Integers) -> OverUnits:
         return OverUnits(self.domain, tuple(self.queries[i] for i in indices.tolist()), self.counted)

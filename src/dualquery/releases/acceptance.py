@@ -26,6 +26,7 @@ from typing import Any, TypeAlias
 
 import numpy as np
 
+from dualquery.bisection import halved
 from dualquery.errors import DualQueryError
 from dualquery.mechanisms.mechanism import Task
 from dualquery.privacy.noise import Noise
@@ -214,10 +215,7 @@ def _judged(each: Criterion, check: Check, at: int, criteria: int) -> dict[str, 
 
 def _chance(noise: Noise, below: float) -> float:
     """How likely noise is not to have hidden a larger error: its chance to lie above −below, by bisection."""
-    low, high = 0.0, 1.0 - 1e-12
-    for _ in range(50):
-        middle = (low + high) / 2
-        low, high = (middle, high) if noise.size_within(middle) < abs(below) else (low, middle)
+    low, _ = halved(0.0, 1.0 - 1e-12, 50, lambda level: noise.size_within(level) >= abs(below))
     return round((1 + low) / 2 if below > 0 else (1 - low) / 2, 6)
 
 

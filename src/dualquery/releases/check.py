@@ -110,7 +110,7 @@ def set_aside(task: Task, share: float, more: int = 0) -> Reserved | Unchecked:
     """What a check of this share of the budget would be, with so many numbers more than its own; all of it public."""
     if share == 0:
         return Unchecked("it was left out (--check 0)")
-    if task.domain.kind != "records":
+    if task.domain.kind not in ("records", "database"):  # of a database the tables of its units
         return Unchecked("its tables are not tables of records")
     if task.budget.accounting not in PORTIONED:
         return Unchecked(f"{task.budget.accounting.value} accounting knows no shares of a budget")

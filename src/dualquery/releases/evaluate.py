@@ -11,14 +11,14 @@ import time
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
 from html import escape
-from itertools import combinations, combinations_with_replacement
+from itertools import combinations, combinations_with_replacement, product
 from typing import Any, NamedTuple
 
 import numpy as np
 import pyarrow as pa
 
 from dualquery import plots
-from dualquery.counting.counter import Counter, MemoryCounter
+from dualquery.counting.counter import Counter, MemoryCounter, SpilledUnits
 from dualquery.counting.opening import open_counter
 from dualquery.errors import DualQueryError, QueryError, ReleaseError
 from dualquery.mechanisms.wishes import MECHANISMS
@@ -170,7 +170,7 @@ def evaluate(
 
 def _joined(counter: Counter, child: str) -> Counter:
     """A counter of the rows of a child table, each with what is known of its unit."""
-    assert isinstance(counter, MemoryCounter), "a database is in memory"
+    assert isinstance(counter, MemoryCounter | SpilledUnits), "a database is here"
     assert isinstance(counter.records, Units), "and consists of units"
     return MemoryCounter(counter.records.joined(child))
 
@@ -184,11 +184,14 @@ def hanging_errors(release: Release, counter: Counter) -> tuple[HangingErrors, .
         beside = [*range(len(database.root.columns)), *own]
         single, double = View(database, child.name, 1, child.at_most), View(database, child.name, 2, 1)
         double = replace(double, c=max(1, int(double.number.max())))
-        among = [(a, b + len(own)) for a, b in combinations_with_replacement(own, 2)]
+        of_two = product(own, own) if double.chained else combinations_with_replacement(own, 2)
+        among = [(a, b + len(own)) for a, b in of_two]
+        both = "a row and the next one" if double.chained else "two rows"
+        pairs = f"{both} of '{child.name}' of one unit"
         for what, view, sets in (
             (f"rows of '{child.name}', 1-way tables", single, [(j,) for j in beside]),
             (f"rows of '{child.name}', 2-way tables", single, list(combinations(beside, 2))),
-            (f"two rows of '{child.name}' of one unit", double, among),
+            (pairs, double, among),
         ):
             if sets:
                 found.append(_of_tables(what, ViewTables(view, tuple(sets)), release, counter))

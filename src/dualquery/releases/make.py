@@ -152,7 +152,15 @@ def release(
         booked = settle(asked, budget, None, booked=by)
         if measures_rows(budget, records):
             refuse_hopeless(asked, booked.budget)
-        prepaid = ledger_of(booked.budget, ledger=ledger, dataset=dataset, span=described.within)
+        # Of persons' records that were encoded before nobody knows which column names them.
+        named = described.unit is not None or budget.neighbours.records_per_person is None
+        prepaid = ledger_of(
+            booked.budget,
+            ledger=ledger,
+            dataset=dataset,
+            span=described.within,
+            unit=described.protects if named else "",
+        )
     counter = counting(table, described, budget.neighbours, wanted.get("memory"), tell)
     tell("planning", 0, 1)
     rows = shared_rows(counter, budget.neighbours) or records

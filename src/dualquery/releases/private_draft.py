@@ -196,12 +196,13 @@ def private_draft(
     seed = checked_seed(seed)
     if not force:
         plan.refuse_hopeless()
-    paying = ledger_of(
-        plan.budget, ledger=ledger, dataset=dataset, kind="private draft", failure=plan.failure
-    )
     unit = stated.unit if stated is not None and unit is None else unit
-    wanted = read.select([*plan.columns, *([] if unit is None else [unit])])
     moving = plan.budget.neighbours.records_per_person
+    whom = "row" if unit is None or moving is None else unit
+    paying = ledger_of(
+        plan.budget, ledger=ledger, dataset=dataset, kind="private draft", unit=whom, failure=plan.failure
+    )
+    wanted = read.select([*plan.columns, *([] if unit is None else [unit])])
     counter = MemoryCounter(texts_table(wanted, unit=unit, records_per_person=moving))
     entropy = entropy_from(seed)
     curator = Curator(counter, paying, entropy)

@@ -27,7 +27,7 @@ from dualquery.releases.frames import answers_table, as_frame, cells_table
 from dualquery.table.database import Database
 from dualquery.table.domain import Domain
 from dualquery.table.records import Records
-from dualquery.types import Fractions, Integers
+from dualquery.types import Flags, Fractions, Integers
 
 if TYPE_CHECKING:
     import pandas
@@ -269,7 +269,7 @@ class Release:
         pairs = [part for text in texts for part in (f"({text}) & ({given})", given)]
         groups = self._groups(pairs, ["the query with given"] * len(pairs))
         values = np.concatenate([self.artefact.fractions(group) for group in groups])
-        orders = np.concatenate([_orders(group) for group in groups])
+        orders, alone = (np.concatenate([told(group) for group in groups])[::2] for told in (_orders, _alone))
         own = [self.artefact.bars(group) for group in groups]
         whole, both = values[1::2], values[::2]
         share = np.clip(both / np.maximum(whole, 1e-300), 0.0, 1.0)
@@ -278,8 +278,8 @@ class Release:
             parts = [self._beyond(group, self.artefact.fractions(group)) for group in groups]
             beyond = [np.concatenate(each)[::2] for each in zip(*parts, strict=True)]
             others = [each[1::2] - each[::2] for each in errors]
-            first = self._from_replicas(both, orders[::2], [each[::2] for each in errors], *beyond)
-            rest = self._from_replicas(np.maximum(whole - both, 0.0), orders[::2], others, *beyond)
+            first = self._from_replicas(both, orders, alone, [each[::2] for each in errors], *beyond)
+            rest = self._from_replicas(np.maximum(whole - both, 0.0), orders, alone, others, *beyond)
         else:
             told = [bar for group in groups for bar in self._bars(group, self.artefact.fractions(group))]
             first = rest = np.array([math.nan if bar is None else bar for bar in told[::2]])
@@ -312,7 +312,8 @@ class Release:
             mean = self.certificate.predicted_error.mean
             return [None if mean is None else bar_from_mean(mean)] * len(values)
         errors = [each.seen(group).errors for each in self.replicas]
-        return self._from_replicas(values, _orders(group), errors, *self._beyond(group, values)).tolist()
+        kinds = _orders(group), _alone(group)
+        return self._from_replicas(values, *kinds, errors, *self._beyond(group, values)).tolist()
 
     def _beyond(self, group: Group, values: Fractions) -> tuple[Fractions, Fractions]:
         """What replicas do not show: beside their bars, and below which no bar is."""
@@ -320,7 +321,7 @@ class Release:
         if self.records is None or not self.measured:
             return np.zeros(len(values)), np.zeros(len(values))
         if isinstance(group, OverUnits):
-            return hanging_more(values, self.measured), np.zeros(len(values))
+            return hanging_more(group, values, self.measured), np.zeros(len(values))
         trust = Trust(**self.certificate.get("trust", {"records": 0.0, "share": 0.0}))
         beyond = floors(group, values, self.measured, self.records, rows, trust)
         return beyond.more, beyond.least
@@ -329,12 +330,13 @@ class Release:
         self,
         values: Fractions,
         orders: Integers,
+        alone: Flags,
         errors: Sequence[Fractions],
         more: Fractions,
         least: Fractions,
     ) -> Fractions:
         """Bars of questions about so many attributes, from their errors in the replicas."""
-        widths = self.certificate.predicted_error.curves.bars(values, orders, errors)
+        widths = self.certificate.predicted_error.curves.bars(values, orders, errors, alone)
         fewest = narrowest(self.certificate["records"]["rows"], self.artefact.rows or 1)
         bars: Fractions = np.maximum(fewest, np.maximum(np.hypot(widths, more), least))
         return bars
@@ -450,6 +452,11 @@ def each_answered(
 
 def _all(group: Group) -> Integers:
     return np.arange(group.size, dtype=np.int64)
+
+
+def _alone(group: Group) -> Flags:
+    """Whether no curve knows its questions."""
+    return np.full(group.size, isinstance(group, OverUnits))
 
 
 def _orders(group: Group) -> Integers:

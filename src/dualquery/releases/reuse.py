@@ -60,7 +60,7 @@ def earlier_of(
             f"the draft protects neighbours '{draft['neighbours']}', this release '{neighbours}'; use the same, or "
             "leave out --draft"
         )
-    if neighbours.records_per_person is not None or schema.within is not None or schema.drops_rows:
+    if schema.protects != "row" or schema.within is not None or schema.drops_rows:
         raise DualQueryError(
             "a draft counts every row of the table, and this release reads some of them only; leave out --draft"
         )

@@ -276,7 +276,11 @@ def _paid(certificate: Certificate, charge: Charge, statement: Statement) -> boo
     relation = statement.book.neighbours.split(" ")[0]  # a relation may print its parameters behind its name
     charged = charge.cost(statement.book).largest
     room = charged // 10**6 + 1
-    return same and relation == str(budget.neighbours).split(" ")[0] and price <= charged + room
+    alike = relation == str(budget.neighbours).split(" ")[0] and charge.unit in (
+        "",
+        certificate.schema.protects,
+    )
+    return same and alike and price <= charged + room
 
 
 def as_json(statements: Iterable[Statement]) -> list[dict[str, object]]:

@@ -302,7 +302,7 @@ def begin(
     books = None if book is None else Books(book)
     if not resume:
         if books is not None:
-            books.refuse_unaffordable(made.dataset, made.budget)
+            books.refuse_unaffordable(made.dataset, made.budget, unit=described.protects)
         _refuse_begun(made)
         if first is not None:
             refuse_occupied(made.path(place))
@@ -327,7 +327,7 @@ def _open(
     # With --resume it may be whole, and only the rest is missing.
     whole = made.release and (share is None or (resume and place.exists()))
     release = Release.load(place) if whole else None
-    journal = LedgerJournal(made, _ledger(made, books), trust=True)
+    journal = LedgerJournal(made, _ledger(made, schema, books), trust=True)
     try:
         if made.release and release is None:
             assert share is not None
@@ -361,7 +361,7 @@ def _refuse_begun(made: Settings) -> None:
         )
 
 
-def _ledger(made: Settings, books: Books | None) -> Storage:
+def _ledger(made: Settings, schema: Schema, books: Books | None) -> Storage:
     """A new ledger; or the one that a beginning has left, if it is about the same."""
     budget, cap = made.budget, cap_of(made.budget)
     promise: dict[str, object] = {
@@ -373,7 +373,8 @@ def _ledger(made: Settings, books: Books | None) -> Storage:
     storage = Storage(made.place, new=True)
     if storage.empty:
         if books is not None:  # with all that will ever be told, before anything is counted
-            promise["book"] = books.charge_release(made.dataset, budget, kind="service").to_json()
+            paid = books.charge_release(made.dataset, budget, kind="service", unit=schema.protects)
+            promise["book"] = paid.to_json()
         storage.create(promised(made.dataset, promise, cap=cap))
         return storage
     found = storage.promise()

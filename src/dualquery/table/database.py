@@ -18,6 +18,7 @@
     at_most = 6                         # rows that count of one household: public
     at_least = 1                        # households with fewer are no records: public, 0 if not said
     key = "pid"                         # optional: released tables number their rows under this name
+    order = "age"                       # optional: rows of a unit stand in the order of this attribute
     lookup = { job = "occupation" }     # optional: a public table, and the column here that names its row
     [[table.attribute]]
     name = "age"
@@ -63,7 +64,7 @@ CLASSES = (0, 1, 2, 3, 4, 5, 7, 10, 15)  # where each class begins
 MOST_ROWS = 10_000  # of a unit, of one table
 WORDS = frozenset({"any", "all", "count", "where", "other"})  # of questions; no names of tables
 FILES = frozenset({"synthetic", "answers", "rows", "replicas", "measurements", "registry"})  # of any release
-KEYS = {"name", "key", "parent", "link", "at_most", "at_least", "lookup", "attribute"}
+KEYS = {"name", "key", "parent", "link", "at_most", "at_least", "order", "lookup", "attribute"}
 KEYS_OF_PUBLIC = {"name", "public", "key", "attribute"}
 
 
@@ -91,6 +92,9 @@ class Linked:
     link: str | None = None
     at_most: int = 1
     at_least: int = 1
+    order: str | None = (
+        None  # an attribute: rows of a unit stand in its order, and a pair is a row and the next one
+    )
     lookups: tuple[Lookup, ...] = ()
     given: bool = True  # False: the protected rows are in no table; whoever others name by their links is one
 
@@ -120,6 +124,11 @@ class Linked:
             return np.asarray(sizes) - self.at_least
         inner = np.array(self.size.edges[1:-1]) if isinstance(self.size, Numeric) else np.empty(0)
         return np.searchsorted(inner, sizes, side="right").astype(np.int64)
+
+    @property
+    def ordering(self) -> int | None:
+        """The attribute in whose order rows of a unit stand."""
+        return None if self.order is None else [column.name for column in self.columns].index(self.order)
 
     def sizes_in(self, code: int) -> range:
         """The numbers of rows that have this code."""
@@ -236,6 +245,8 @@ class Database(Domain):
             }
             if each.parent is not None:
                 said |= {"at_most": str(each.at_most), "at_least": str(each.at_least)}
+            if each.order is not None:
+                said["order"] = quoted(each.order)
             if each.lookups:
                 links = ", ".join(f"{lookup.name} = {quoted(lookup.link)}" for lookup in each.lookups)
                 said["lookup"] = f"{{ {links} }}"
@@ -358,7 +369,9 @@ def _table(entry: Mapping[str, Any], number: int, public: Mapping[str, Lookup]) 
     columns = _columns(entry, where, tuple(column for each in lookups for column in each.columns))
     most, least = optional(entry, where, "at_most", whole), optional(entry, where, "at_least", whole)
     if parent is None:
-        if misplaced := next((each for each in ("link", "at_most", "at_least") if each in entry), None):
+        if misplaced := next(
+            (each for each in ("link", "at_most", "at_least", "order") if each in entry), None
+        ):
             raise SchemaError(
                 f"{where} has '{misplaced}' and no parent; name its parent, or remove that line"
             )
@@ -370,7 +383,12 @@ def _table(entry: Mapping[str, Any], number: int, public: Mapping[str, Lookup]) 
         raise SchemaError(f"{where} needs 'at_most' from 1 to {MOST_ROWS:,}, and 'at_least' from 0 to that")
     if not columns:
         raise SchemaError(f"{where} has no attribute; list at least one under [[table.attribute]]")
-    return Linked(name, columns, key, parent, link, most, least, lookups)
+    order = _column_name(entry, where, "order")
+    if order is not None and order not in (column.name for column in columns):
+        raise SchemaError(
+            f"{where}: 'order' names '{order}', which is none of its attributes; name one, or remove it"
+        )
+    return Linked(name, columns, key, parent, link, most, least, order, lookups)
 
 
 def _columns(entry: Mapping[str, Any], where: str, more: tuple[Column, ...] = ()) -> tuple[Column, ...]:

@@ -7,14 +7,16 @@ the schema adds up, which add up, and those that depend on other attributes, whi
 *Tables that do not fit into memory.* A row is encoded by itself, so the records of a table are those of its
 batches. Where the schema names a unit, what is kept of a person (`persons`) depends on that person's rows alone:
 rows go into bins by a hash of the id, a person's rows all into the same bin, and each bin is encoded as if it were
-a table. The bins are files without a name in the folder for temporary files: nobody else can open them, and nothing
-of them is left when the process ends, however it ends.
+a table. So do the rows of all tables of a database, by the key of their unit. The bins are files without a name in
+the folder for temporary files: nobody else can open them, and nothing of them is left when the process ends,
+however it ends.
 """
 
 from __future__ import annotations
 
 import tempfile
 from collections.abc import Callable, Iterator, Sequence
+from contextlib import ExitStack, closing
 from dataclasses import replace
 from typing import Any
 
@@ -40,7 +42,7 @@ from dualquery.table.cells import (
 )
 from dualquery.table.database import Database
 from dualquery.table.domain import Categorical, Column, Dependency, Domain, Items, Numeric, Sum
-from dualquery.table.linking import AnyDatabase, one_table, units_in
+from dualquery.table.linking import AnyDatabase, one_table, tables_of, units_in, wanted_of
 from dualquery.table.periods import kept
 from dualquery.table.persons import baskets, hashes_of, kept_rows, owners_of
 from dualquery.table.places import Places, encode_with_places, has_places, numbers_at
@@ -199,7 +201,7 @@ def _encoded_items(column: Items, cells: pa.ChunkedArray) -> SparseItems:
 
 
 def record_blocks(
-    source: AnyTable,
+    source: AnyTable | AnyDatabase,
     schema: Schema,
     *,
     rows: int,
@@ -207,6 +209,10 @@ def record_blocks(
     tell: Callable[[int, int], None] = lambda done, size: None,
 ) -> Iterator[Records]:
     """What `encode` would give, in blocks of about so many records. Nothing may be counted before the last one."""
+    if isinstance(schema.domain, Database):
+        yield from _unit_blocks(source, schema.domain, schema.encoding, rows, tell)
+        return
+    source = one_table(source)
     wanted = replace(wanted_columns(source, schema, records_per_person, rows=rows), tell=tell)
     read = batches(source, wanted)
     if schema.unit is not None and by_person(schema, records_per_person):
@@ -215,14 +221,42 @@ def record_blocks(
         yield encoded(batch, schema, records_per_person=records_per_person)
 
 
+def _unit_blocks(
+    source: AnyTable | AnyDatabase,
+    database: Database,
+    encoding: str | None,
+    rows: int,
+    tell: Callable[[int, int], None],
+) -> Iterator[Records]:
+    """The units of a database, those of some keys at a time; public tables are read at once."""
+    tables, wanted = tables_of(source, database), wanted_of(database)
+    public = {name: table for name, table in tables.items() if name not in wanted}
+    with ExitStack() as open_files:
+        bins = {name: [open_files.enter_context(closing(_Bin())) for _ in range(BINS)] for name in wanted}
+        for name, (columns, key) in wanted.items():
+            reading = WantedColumns(columns, encoding=encoding, rows=rows, tell=tell)
+            for batch in batches(tables[name], reading):
+                _sort_into(bins[name], batch.rename_columns(columns), key)
+        nothing = {name: pa.table({n: pa.array([], pa.string()) for n in wanted[name][0]}) for name in wanted}
+        for number in range(BINS):
+            own = {name: next(bins[name][number].table(), nothing[name]) for name in wanted}
+            yield units_in({**public, **own}, database, encoding)
+
+
+def _sort_into(bins: Sequence[_Bin], batch: pa.Table, key: str | None) -> None:
+    """The rows of a table to the bins of their keys."""
+    assert key is not None, "checked with the schema"
+    place = bin_of(batch.column(key), key, len(bins))
+    for number in np.unique(place).tolist():
+        bins[number].append(batch.take(pa.array(np.flatnonzero(place == number))))
+
+
 def _person_by_person(read: Iterator[pa.Table], unit: str) -> Iterator[pa.Table]:
     """The same rows in other tables, those of a person all in one."""
     bins = [_Bin() for _ in range(BINS)]
     try:
         for batch in read:
-            place = bin_of(batch.column(unit), unit, BINS)
-            for number in np.unique(place).tolist():
-                bins[number].append(batch.take(pa.array(np.flatnonzero(place == number))))
+            _sort_into(bins, batch, unit)
         for each in bins:
             yield from each.table()
     finally:

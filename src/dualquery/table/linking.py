@@ -68,6 +68,17 @@ def units_in(source: Any, database: Database, encoding: str | None = None) -> Un
     return with_sizes(database, len(kept), own, tuple(each.take(kept) for each in members), +dropped)
 
 
+def wanted_of(database: Database) -> dict[str, tuple[list[str], str | None]]:
+    """The columns that are read of each private table, and which of them has the key of a unit."""
+    found = {}
+    for each in database.tables:
+        if each.given:
+            key = each.link or each.key
+            names = [*(column.name for column in each.own), key, *(lookup.link for lookup in each.lookups)]
+            found[each.name] = [*dict.fromkeys(name for name in names if name is not None)], key
+    return found
+
+
 def one_table(source: AnyTable | AnyDatabase) -> AnyTable:
     """The table that was given where the schema describes one."""
     if isinstance(source, Mapping):
@@ -237,7 +248,7 @@ def _named_in(tables: Iterable[_Rows]) -> _Rows:
 
 
 def _members(rows: _Rows, child: Linked, units: pa.Array, dropped: Counter[str]) -> Members:
-    """The rows that hang on these units, at most so many on each, sorted by unit and ticket."""
+    """The rows that hang on these units, at most so many on each, sorted by unit, by `order` and by ticket."""
     unit = pc.index_in(rows.ids, value_set=units).fill_null(-1).to_numpy().astype(np.int64)
     at = unit[rows.of]
     dropped[f"rows of '{child.name}' that hang on no row of the protected table"] += int((at < 0).sum())
@@ -248,4 +259,4 @@ def _members(rows: _Rows, child: Linked, units: pa.Array, dropped: Counter[str])
     dropped[f"rows of '{child.name}' beyond {child.at_most} of one unit"] += len(at) - len(order)
     start = starts_of(np.bincount(at[order], minlength=len(units)))
     records = Records(child.domain, len(order), tuple(codes[order] for codes in columns))
-    return Members(start, records)
+    return Members(start, records).in_order(child.ordering)

@@ -128,6 +128,12 @@ class Schema:
         return self.drop_rows_containing is not None
 
     @property
+    def protects(self) -> str:
+        """What is protected with all its rows: a row, whoever a column names, or a unit of a database."""
+        named = (self.unit or next((each.name for each in getattr(self.domain, "tables", ())), "row")).strip()
+        return named if named.isprintable() else ascii(named)
+
+    @property
     def doubts(self) -> list[str]:
         """What a careful reader should know of it: remarks that a draft has left, and ids that are no unit."""
         doubts = []

@@ -38,6 +38,13 @@ class Members:
         rows = np.arange(start[-1]) + np.repeat(self.start[units] - start[:-1], sizes)
         return Members(start, self.records.take(rows))
 
+    def in_order(self, attribute: int | None) -> Members:
+        """The rows of each unit in the order of an attribute, those that agree as they stood."""
+        if attribute is None:
+            return self
+        order = np.lexsort((self.records.columns[attribute], self.owner))  # type: ignore[arg-type]
+        return Members(self.start, self.records.take(order))
+
     def with_more(self, more: Members) -> Members:
         start = np.concatenate([self.start, self.start[-1] + more.start[1:]])
         return Members(start, self.records.with_more(more.records))

@@ -29,7 +29,6 @@ from dualquery.mechanisms.shares import (
     cost_of_fit,
     known_at_first,
     quarter_powers,
-    refuse_other_noise,
     relative_sensitivity,
     table_stages,
     unit_variance,
@@ -60,7 +59,6 @@ class ByFixedShares:
 
 def plan_fixed(task: Task, wanted: ProjectionWishes, effort: Effort) -> Plan[ByFixedShares]:
     """One stage that has the whole budget."""
-    refuse_other_noise(task)
     orders = varied_sets(task)
     if not orders.get(1):
         raise DualQueryError(NOTHING)

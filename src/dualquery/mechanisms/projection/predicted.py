@@ -116,9 +116,9 @@ def _of_parities(task: Task, variances: Mapping[Set, float], parities: NDArray[n
 
 def _errors_of(task: Task, variances: Mapping[Set, float], attributes: NDArray[np.int32]) -> Reals:
     """E_B of the attributes in each row, which is padded with −1; 0 where all of it is padding, or constant."""
-    sizes = task.domain.sizes
+    sizes = task.domain.sizes.tolist()
     sets, place = np.unique(np.sort(attributes, axis=1), axis=0, return_inverse=True)
-    members = [tuple(j for j in row if j != NONE) for row in sets.tolist()]
+    members = [tuple([j for j in row if j != NONE]) for row in sets.tolist()]
     known = [number for number, s in enumerate(members) if s and all(sizes[j] > 1 for j in s)]
     found = np.zeros(len(members))
     if known:
@@ -129,7 +129,8 @@ def _errors_of(task: Task, variances: Mapping[Set, float], attributes: NDArray[n
 
 def _errors_of_sets(task: Task, variances: Mapping[Set, float], sets: Sequence[Set]) -> Reals:
     """Centring takes a part of what a table beyond its pairs holds: √Π (k_j − 1)/k_j is left."""
-    kept = np.array([math.prod(1 - 1 / int(task.domain.sizes[j]) for j in s) for s in sets])
+    sizes = task.domain.sizes.tolist()
+    kept = np.array([math.prod([1 - 1 / sizes[j] for j in s]) for s in sets])
     units = np.minimum(kept * [variances.get(s, math.inf) for s in sets], MOST_VARIANCE)
     ones, thetas = likely_ones(task.domain), _dependence(task.domain, sets)
     measured, none = np.zeros(len(sets)), np.zeros(len(sets))
@@ -156,14 +157,10 @@ def _errors_of_sets(task: Task, variances: Mapping[Set, float], sets: Sequence[S
 
 def _dependence(domain: Domain, sets: Sequence[Set]) -> Reals:
     """θ of each set; nothing is known of a one-way table beforehand."""
-    binned = {
-        domain.starts[number] for number, column in enumerate(domain.columns) if isinstance(column, Numeric)
-    }
-    return np.array(
-        [
-            {1: 1.0, 2: DEPENDENCE}.get(len(s), LARGER)
-            * (math.sqrt(math.prod(1 - 1 / int(domain.sizes[j]) for j in s)) if len(s) == 2 else 1.0)
-            * (BINS if len(s) == 2 and binned.issuperset(s) else 1.0)
-            for s in sets
-        ]
-    )
+    numbers = {domain.starts[n] for n, column in enumerate(domain.columns) if isinstance(column, Numeric)}
+    tell, theta = (1 - 1 / domain.sizes).tolist(), {1: 1.0, 2: DEPENDENCE}
+    found = np.array([theta.get(len(s), LARGER) for s in sets])
+    for place, s in enumerate(sets):
+        if len(s) == 2:
+            found[place] *= math.sqrt(tell[s[0]] * tell[s[1]]) * (BINS if numbers.issuperset(s) else 1.0)
+    return found

@@ -38,7 +38,6 @@ from dualquery.mechanisms.shares import (
     cost_of_fit,
     known_at_first,
     quarter_powers,
-    refuse_other_noise,
     relative_sensitivity,
     spared,
     table_stages,
@@ -92,7 +91,6 @@ class PairRule:
         """r = n/√(v d) · 115/q, K = d (r/100)^¾, with q the mean over pairs of (k_i − 1)(k_j − 1)."""
         sizes, orders = task.domain.sizes, varied_sets(task)
         ones, pairs, larger = orders.get(1, []), orders.get(2, []), max(orders, default=1) > 2
-        refuse_other_noise(task)
         if not pairs:
             return PairRule(ones, pairs, math.inf, math.inf, larger, 0.0, 0.0)
         freedom = float(np.mean([(int(sizes[i]) - 1) * (int(sizes[j]) - 1) for i, j in pairs]))

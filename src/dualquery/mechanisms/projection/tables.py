@@ -43,13 +43,12 @@ from dualquery.mechanisms.shares import (
     known_at_first,
     measures_total,
     quarter_powers,
-    refuse_other_noise,
     relative_sensitivity,
     spared,
     table_stages,
     tables_of,
-    unit_of,
     unit_variance,
+    units_of,
     variance_informed,
     varied_sets,
     work_of,
@@ -104,8 +103,8 @@ class StagedTables:
 
     def curves(self, task: Task, ones: Mapping[int, Cells], rows: float) -> Curves:
         """What every set would be wrong by, given one-way tables."""
-        units = [unit_of(s, task.domain, task.budget.neighbours, self.unit) for s in self.sets]
-        return predicted_curves(self.sets, ones, rows, np.array(units))
+        units = units_of(self.sets, task.domain, task.budget.neighbours, self.unit)
+        return predicted_curves(self.sets, ones, rows, units)
 
     def allocation(self, curves: Curves) -> Allocation:
         """Shares of both halves together; pairs alone where larger sets would gain next to nothing."""
@@ -222,7 +221,7 @@ class StagedTables:
         scouts, tables = Records.from_rows(task.domain, rows), Tables(task.domain, self.larger)
         expected = np.rint(tables.counts(scouts) * (known.total / scouts.rows)).astype(np.int64)
         neighbours, each = task.budget.neighbours, chosen.share / MOST_CHOSEN
-        units = np.array([unit_of(s, task.domain, neighbours, self.unit) for s in self.larger])
+        units = units_of(self.larger, task.domain, neighbours, self.unit)
         slack = np.rint(CLEAR * np.sqrt(units / each)).astype(np.int64)
         noisy = curator.measure(Misfits(tables, expected, slack), noise=scores.noise, within=within)
         best = np.argsort(-noisy, kind="stable")[:MOST_CHOSEN]
@@ -232,8 +231,8 @@ class StagedTables:
 
 def all_small(larger: Sequence[Set], known: MeasuredTables) -> bool:
     """Whether every one of these sets was measured, and none of their tables is large."""
-    sizes = known.domain.sizes
-    small = all(math.prod(sizes[list(s)].tolist()) <= SMALL_TABLE for s in larger)
+    sizes = known.domain.sizes.tolist()
+    small = all(math.prod([sizes[j] for j in s]) <= SMALL_TABLE for s in larger)
     return small and all(s in known.interactions for s in larger)
 
 
@@ -262,12 +261,11 @@ class Expected:
 
 def plan_tables(task: Task, most_cells: int = MOST_CELLS, means: Means | None = None) -> StagedTables:
     """Every set that may be measured, and the stages; `most_cells` limits the larger sets."""
-    refuse_other_noise(task)
-    sizes, orders = task.domain.sizes, varied_sets(task)
+    sizes, orders = task.domain.sizes.tolist(), varied_sets(task)
     if not orders.get(1):
         raise DualQueryError(NOTHING)
     pairs, larger = orders.get(2, []), [s for order in sorted(orders) if order > 2 for s in orders[order]]
-    cells = [math.prod(int(sizes[j]) for j in members) for members in larger]
+    cells = [math.prod([sizes[j] for j in members]) for members in larger]
     affordable = sorted(range(len(larger)), key=lambda t: (cells[t], larger[t]))
     within = [total <= most_cells for total in accumulate(cells[t] for t in affordable)]
     kept = sorted(t for t, fits in zip(affordable, within, strict=True) if fits)
@@ -403,7 +401,8 @@ def cost_of(task: Task, made: StagedTables, expected: Expected, effort: Effort) 
         seconds += cost_of_fit(task, expected.sets, effort, expected.cell_noise).seconds
     if made.last is not None:
         seconds += seconds / 2 + task.rows * len(made.larger) * COUNT_SECONDS
-    counted = 24 * sum(math.prod(task.domain.sizes[list(s)].tolist()) for s in made.larger)
+    sizes = task.domain.sizes.tolist()
+    counted = 24 * sum(math.prod([sizes[j] for j in s]) for s in made.larger)
     return FitCost(seconds, need + counted, largest)
 
 

@@ -69,7 +69,6 @@ from dualquery.mechanisms.shares import (
     measures_total,
     per_query,
     plainer,
-    refuse_other_noise,
     shares_of,
 )
 from dualquery.mechanisms.wishes import ProjectionWishes
@@ -393,7 +392,6 @@ def plan_wide(task: Task, wanted: ProjectionWishes) -> Plan[Any] | None:
     """The plan for a wide binary table; None where it is none."""
     if not is_wide(task.domain):
         return None
-    refuse_other_noise(task)
     if wanted.items_per_record is not None and is_transactions(task.domain):
         return plan_baskets(task, wanted, wanted.items_per_record)
     return _plan_for_classes(task, wanted)
