@@ -91,18 +91,12 @@ def predicted_curves(
 
     `dependence` is θ, one a set; where none is given, that of pairs, and nothing for larger sets.
     """
-<<<<<<< HEAD
     if dependence is None:
         usual = {1: 1.0, 2: DEPENDENCE}  # nothing is known of a one-way table beforehand
         dependence = np.array([usual.get(len(members), 0.0) for members in sets])
-    histograms = np.zeros((1 + max(j for members in sets for j in members), _BINS))
-    for j in {j for members in sets for j in members}:
-=======
-    dependence = {1: 1.0, 2: DEPENDENCE}  # nothing is known of a one-way table beforehand
     used = set().union(*sets)
     histograms = np.zeros((1 + max(used), _BINS))
     for j in used:
->>>>>>> main
         histograms[j] = _histogram(ones[j])
     widest = max(map(len, sets))
     length = widest * (_BINS - 1) + 1
