@@ -236,6 +236,19 @@ def test_the_book_is_charged_once_before_a_cell_is_counted(
     assert len(Books(place).read().charges) == 1
 
 
+@pytest.mark.parametrize("persons", [False, True])
+def test_the_book_knows_whom_a_draft_protects(tmp_path: Path, persons: bool) -> None:
+    """A release that protects others does not add up with it."""
+    whom = Neighbours.named("person-add-remove", 3) if persons else Neighbours.ADD_REMOVE
+    create(tmp_path / "l.ledger", name="people", epsilon=9, delta=1e-5, neighbours=whom)
+    private_draft(
+        PEOPLE.select(["word", "patient_id"]), budget=Budget(3, 1e-6, whom), ledger=tmp_path / "l.ledger",
+        unit="patient_id", records=ROWS, force=True,
+    )  # fmt: skip
+    (charge,) = Books(tmp_path / "l.ledger").read().charges
+    assert charge.unit == ("patient_id" if persons else "row")
+
+
 def test_a_draft_that_dies_stays_charged(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     place = tmp_path / "l.ledger"
     create(place, name="people", epsilon=5, delta=1e-6, neighbours=Neighbours.REPLACE)

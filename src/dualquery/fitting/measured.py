@@ -11,6 +11,7 @@ from __future__ import annotations
 import math
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, replace
+from functools import cached_property
 from itertools import combinations
 from typing import Any
 
@@ -162,7 +163,14 @@ class MeasuredTables:
 
     def deviation(self, members: Set) -> float:
         """The standard deviation of a cell of that table."""
-        return math.sqrt(cell_variance(members, self.variance, self.domain.sizes)) / self.total
+        if members not in self._deviations:
+            variance = cell_variance(members, self.variance, self.domain.sizes)
+            self._deviations[members] = math.sqrt(variance) / self.total
+        return self._deviations[members]
+
+    @cached_property
+    def _deviations(self) -> dict[Set, float]:
+        return {}
 
     def ones(self) -> dict[int, Cells]:
         """The one-way tables as distributions."""

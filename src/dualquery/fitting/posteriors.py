@@ -73,7 +73,7 @@ class SeparablePrior:
         self._noise = np.array([variance[s] for s in self._pairs])
         self._seen: dict[Set, Reals] = {
             (i, j): self._basis[i].T
-            @ (interactions[i, j] - centred(np.outer(ones[i], ones[j])))
+            @ (interactions[i, j] - centred(np.multiply.outer(ones[i], ones[j])))
             @ self._basis[j]
             for i, j in self._pairs
         }
@@ -126,7 +126,7 @@ class SeparablePrior:
         for (i, j), strength, noise in zip(self._pairs, self._strength, self._noise, strict=True):
             left, right = self._turned[i], self._turned[j]
             seen = self._vectors[i].T @ self._seen[i, j] @ self._vectors[j]
-            prior = strength * np.outer(self._values[i], self._values[j])
+            prior = strength * np.multiply.outer(self._values[i], self._values[j])
             mean, spread = seen * prior / (prior + noise), prior * noise / (prior + noise)
             out[i, j] = PairPosterior(
                 left @ mean @ right.T, left**2 @ spread @ (right**2).T, left**2 @ prior @ (right**2).T
@@ -139,7 +139,7 @@ class SeparablePrior:
         """Σ_cells of the posterior deviation of each pair, measured with so much more precision (1/variance)."""
         out: dict[Set, NDArray[np.float64]] = {}
         for (i, j), strength, known in zip(self._pairs, self._strength, self._noise, strict=True):
-            prior = strength * np.outer(self._values[i], self._values[j])
+            prior = strength * np.multiply.outer(self._values[i], self._values[j])
             noise = 1.0 / (1.0 / known + precisions[i, j])[:, None, None]
             spread = self._turned[i] ** 2 @ (prior * noise / (prior + noise)) @ (self._turned[j] ** 2).T
             out[i, j] = np.sqrt(np.maximum(spread, 0.0)).sum(axis=(1, 2))
@@ -276,7 +276,7 @@ def likely_pairs(
     if not pairs:
         return {}
     posteriors = separable_prior(measured, ones).posteriors()
-    means = [np.outer(ones[i], ones[j]) for i, j in pairs]
+    means = [np.multiply.outer(ones[i], ones[j]) for i, j in pairs]
     residuals, deviations = [], []
     for members, mean in zip(pairs, means, strict=True):
         if members in posteriors:
@@ -333,7 +333,7 @@ def _shrunk(
 def mutual_information(table: Cells, rows: Cells, columns: Cells) -> float:
     """Σ P log(P/(p q)) of a table that is scaled to sum to one."""
     scaled = np.maximum(table, 0.0) / max(float(np.maximum(table, 0.0).sum()), np.finfo(np.float64).tiny)
-    expected = np.maximum(np.outer(rows, columns), np.finfo(np.float64).tiny)
+    expected = np.maximum(np.multiply.outer(rows, columns), np.finfo(np.float64).tiny)
     present = scaled > 0
     return float((scaled[present] * np.log(scaled[present] / expected[present])).sum())
 
@@ -364,7 +364,7 @@ def tree_of(pairs: Mapping[Set, Cells], ones: Mapping[int, Cells]) -> list[Set]:
 
 def tree_lean(table: Cells, rows: Cells, columns: Cells, noise: float) -> Cells:
     """log (P/(p q)) of an edge, softened where the noise is larger than the cell."""
-    expected = np.outer(np.maximum(rows, RAREST), np.maximum(columns, RAREST))
+    expected = np.multiply.outer(np.maximum(rows, RAREST), np.maximum(columns, RAREST))
     soft = SOFTENING * noise * expected / (expected + noise)
     logarithms: Cells = np.log((np.maximum(table, 0.0) + soft) / (expected + soft))
     return np.clip(logarithms, -MOST_LOGARITHM, MOST_LOGARITHM)

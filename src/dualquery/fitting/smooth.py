@@ -98,11 +98,11 @@ def smoothed(
     measured: MeasuredTables, members: Set, ones: Mapping[int, Cells], left: Eigen, right: Eigen
 ) -> Smooth:
     """Prior variance a, noise t: mean · a/(a + t), at/(a + t)."""
-    expected = np.outer(*(ones[k] for k in members))
+    expected = np.multiply.outer(*(ones[k] for k in members))
     deviation = measured.interactions[members] / measured.total - centred(expected)
     seen = left.turned.T @ deviation @ right.turned
     noise = float(measured.variance[members]) / measured.total**2
-    falling = np.outer(left.values, right.values)
+    falling = np.multiply.outer(left.values, right.values)
     prior = _strength(seen, falling, noise) * falling
     shrunk = prior / (prior + noise)
     return Smooth(seen * shrunk, noise * shrunk)

@@ -23,6 +23,7 @@ import numpy as np
 
 from dualquery.bisection import halved
 from dualquery.errors import DataError
+from dualquery.pool import together
 from dualquery.queries.countable import ONE_CELL, Bound, Countable, Derived
 from dualquery.table.domain import Domain
 from dualquery.table.graph import Graph
@@ -30,6 +31,8 @@ from dualquery.table.numbers import Numeric
 from dualquery.table.places import HALF, has_places
 from dualquery.table.records import Records
 from dualquery.types import Integers, Reals
+
+MOST_ROWS = 1 << 18  # whose places are floats at a time, in every thread
 
 
 def _place(records: Records, name: str) -> int:
@@ -123,17 +126,20 @@ class BinSums:
                 "these records do not say where in its bin a number lies; encode them from a table, or release "
                 "without means inside bins (--means 0)"
             )
-        found = [np.zeros(0, np.int64)]
-        for i, bins in zip(self.columns, self.bins, strict=True):
-            if not records.rows:
-                found.append(np.zeros(bins, np.int64))
-                continue
-            places, codes = records.places[i], records.columns[i]
-            assert places is not None, "of the columns that have them"
-            # Whole numbers below 2^53 in all: floats add them up exactly.
-            sums = np.bincount(np.asarray(codes), weights=places.astype(np.float64) - HALF, minlength=bins)
-            found.append(sums[:bins].astype(np.int64))
-        return np.concatenate(found)
+
+        def of_column(column: tuple[int, int]) -> Integers:
+            i, bins = column
+            sums, step = np.zeros(bins), max(bins, MOST_ROWS)
+            for first in range(0, records.rows, step):
+                some, places = slice(first, first + step), records.places[i]
+                assert places is not None, "of the columns that have them"
+                # Whole numbers below 2^53 in all: floats add them up exactly.
+                within = places[some].astype(np.float64) - HALF
+                sums += np.bincount(np.asarray(records.columns[i])[some], within, bins)[:bins]
+            return sums.astype(np.int64)
+
+        columns = list(zip(self.columns, self.bins, strict=True))
+        return np.concatenate([np.zeros(0, np.int64), *together(of_column, columns)])
 
     def bound(self) -> Bound:
         """alone: HALF a column; apart: from one end of a bin to the other, or HALF in each of two bins.
