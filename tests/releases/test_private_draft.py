@@ -41,10 +41,12 @@ from dualquery.ledger.books import Books, create
 from dualquery.privacy.accounting import after_all, opened
 from dualquery.privacy.budget import decimal
 from dualquery.privacy.curator import Curator
+from dualquery.releases import draft_columns
 from dualquery.releases.draft_columns import MISSED, Looks
 from dualquery.releases.seal import canonical
 from dualquery.table.draft import certificate_beside
 from dualquery.table.schema import MARK, parse_schema
+from dualquery.table.tree import Tree
 from dualquery.table.written import FORMS
 
 pytestmark = pytest.mark.usefixtures("few_rows")
@@ -448,3 +450,12 @@ def test_missing_cells_are_seen_in_what_other_forms_leave(missing: int) -> None:
     ]
     deviation = sigma * math.sqrt(2 / 3)
     assert np.mean(found) == pytest.approx(norm.cdf(missing / deviation - MISSED), abs=0.08)
+
+
+def test_days_that_noise_has_seen_far_beyond_are_clamped() -> None:
+    tree, days = Tree(1.0), np.repeat([2.0**14 + 5, 2.0**24 + 5], 10_000)
+    while not tree.done:
+        tree.fill(np.histogram(days, tree.edges)[0].astype(np.float64), 10.0)
+    looks = Looks("day", np.zeros(len(FORMS)), 10.0, 10.0, 1.0)
+    made = draft_columns.numbers(looks, draft_columns._dates(looks), tree, 8)
+    assert made.labels[-1].startswith("2999")

@@ -47,6 +47,7 @@ MISSED = (
 )
 SOME, OFTEN = 1.5, 200  # records a person
 OTHER = "other"  # the label of what is not listed
+FIRST_DAY, LAST_DAY = -354_285, 376_199  # of the years 1000 to 2999: noise may see some beyond
 EVERY_ROW = 0.9  # of the records that have a text of their own: an id
 # Of two answers that everybody knows the rarer one has a place, seen or not: no cell is needed to know of it.
 ANSWERS = (
@@ -197,7 +198,7 @@ def _periods(looks: Looks, reading: Reading, edges: Sequence[float], middle: flo
     by = "month" if reading.months and by == "day" else by
 
     def said(day: float) -> str:
-        moment = datetime(1970, 1, 1) + timedelta(days=int(day))
+        moment = datetime(1970, 1, 1) + timedelta(days=min(max(int(day), FIRST_DAY), LAST_DAY))
         return period_text(period_of(moment, by).first, by)
 
     place = _place(looks, said(middle))
