@@ -101,6 +101,8 @@ def _add_up() -> Any:
     vector = ir.VectorType(ir.FloatType(), LANES)
 
     def add_up(_context, cells, places, gain, number, begin):  # type: ignore[no-untyped-def]
+        assert {cells.layout, places.layout, gain.layout} == {"C"}, "values lie side by side"
+
         def generate(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:
             values, starts, out = (
                 context.make_array(kind)(context, builder, array).data
@@ -133,6 +135,8 @@ def _four_sums() -> Any:
     vector = ir.VectorType(ir.DoubleType(), 4)
 
     def four_sums(_context, left, right, number):  # type: ignore[no-untyped-def]
+        assert {left.layout, right.layout} == {"C"}, "values lie side by side"
+
         def generate(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:
             one, other = (
                 builder.bitcast(context.make_array(kind)(context, builder, array).data, vector.as_pointer())

@@ -7,6 +7,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from dualquery.compiled import LANES, add_up, four_sums, njit
 from dualquery.fitting.cpu import COMPILED, GUMBEL, LOGISTIC, binary_passes, spread, table_passes, views_of
 from dualquery.fitting.fitter import ItemTargets, Targets
 from dualquery.pool import limited
@@ -270,3 +271,26 @@ def test_with_heat_binary_rows_and_items_are_distributed_as_those_of_the_referen
             held = np.concatenate(chains, axis=1)[0].astype(float)
             found.append(held.T @ held / len(held))
         assert np.abs(found[0] - found[1]).max() < 0.02
+
+
+@njit()
+def summed(cells, places, values, left, right):  # type: ignore[no-untyped-def]
+    gain = np.full(values + LANES, np.float32(7))
+    for first in range(0, values, LANES):
+        add_up(cells, places, gain, np.int64(len(places)), first)
+    return gain[:values], four_sums(left, right, len(left) // 4)
+
+
+@pytest.mark.parametrize("values", [1, LANES, LANES + 3])
+def test_sums_in_registers_are_those_of_a_loop(values: int) -> None:
+    rng = np.random.default_rng(values)
+    cells = rng.normal(size=100 + LANES).astype(np.float32)
+    places = rng.integers(0, 100 - values, 9)
+    left, right = rng.normal(size=(2, 11))
+    gain, sums = summed(cells, places, values, left, right)
+    expected = np.zeros(values, np.float32)
+    for place in places:
+        expected += cells[place : place + values]
+    assert gain.tolist() == expected.tolist()
+    products = left * right
+    assert sums == tuple(products[:4] + products[4:8])

@@ -87,7 +87,9 @@ def test_a_regression_is_about_what_the_table_says(concluded: Conclusions, priva
         (lambda c: c.estimate(lambda d: {}), "gave no numbers"),
         (lambda c: c.estimate(lambda d: d), "gave a frame"),
         (lambda c: c.estimate(lambda d: 3.0), "reads no column"),
+        (lambda c: c.estimate(lambda d: 3.0, []), "reads no column"),
         (lambda c: c.estimate(gap, "age"), "as a list"),
+        (lambda c: c.estimate(gap, 5), "as a list"),
         (lambda c: c.estimate(gap, ["age", "nope"]), "unknown attribute 'nope'"),
         (lambda c: c.estimate(gap, ["age"]), "failed with KeyError"),
         (

@@ -13,7 +13,7 @@ from dualquery.fitting.measured import Measured, MeasuredTables, Numbers
 from dualquery.inference import draws as room
 from dualquery.inference.draws import Imputations
 from dualquery.inference.inside import drawn_numbers, placed, tilted
-from dualquery.inference.moments import UNMEASURED, moments_of
+from dualquery.inference.moments import UNMEASURED, _rare_told, moments_of
 from dualquery.inference.tilt import Tilting, systematic
 from dualquery.queries.tables import Tables, centred
 from dualquery.table.domain import Categorical, Domain, Numeric
@@ -175,6 +175,19 @@ def test_draws_spread_as_far_as_they_are_off() -> None:
 @pytest.mark.long
 def test_draws_of_understated_noise_would_be_noticed() -> None:
     assert held(4.0) <= 0.7
+
+
+def test_a_tail_is_as_long_as_the_mean_says_where_that_is_known() -> None:
+    """Twelve of twenty bins hold nobody, and a table cut at zero gives them records."""
+    line, like = np.arange(20.0), np.exp(-np.arange(20.0)) * (np.arange(20) < 8)
+    like /= like.sum()
+    cut = like + 0.002 * (np.arange(20) >= 8)
+    cut /= cut.sum()
+    told = {noise: _rare_told(cut, line, like, noise) for noise in (0.0008, 0.1)}
+    assert cut @ line - like @ line > 0.2
+    assert told[0.0008] @ line == pytest.approx(like @ line, abs=0.02)
+    assert told[0.1] @ line == pytest.approx(cut @ line, abs=0.02)
+    assert _rare_told(cut, line, like, 1e-6) == pytest.approx(cut)  # nothing is rare
 
 
 def test_the_same_release_gives_the_same_draws() -> None:

@@ -125,15 +125,39 @@ def test_nothing_is_added_where_all_pairs_were_measured_or_no_tables() -> None:
     assert found(texts, Measured(Numbers("query"), np.zeros(1), 1.0)).more == pytest.approx([0, 0])
 
 
+def shares() -> dict[str, tuple[float, float, float]]:
+    """Of the values that questions are about: their share, the variance of its noise, and s of their attributes."""
+    codes, out = rows().to_rows(), {}
+    for name, j, value, noise in (("a", 0, 3, 75.0), ("b", 1, 1, 200.0), ("c", 2, 2, 0.0)):
+        p = np.bincount(codes[:, j]) / len(codes)
+        out[name] = (float(p[value]), noise / RECORDS**2, float(np.sqrt(p * (1 - p)).sum()))
+    return out
+
+
 def test_pairs_that_nobody_asked_about_are_off_by_the_prior() -> None:
     more = found(["a = 3 & b = 1", "a = 3 & not b = 1", "a = 3 & b = 1 & c = 2"], *ONES).more
-    codes = rows().to_rows()
-    a, b, c = (float((codes[:, j] == v).mean()) for j, v in ((0, 3), (1, 1), (2, 2)))
-    two = UNSEEN * np.sqrt(a * (1 - a) * b * (1 - b))
-    assert more[:2] == pytest.approx([BAR * two] * 2)
+    a, b, c = shares().values()
+
+    def off(one: tuple[float, float, float], other: tuple[float, float, float]) -> float:
+        (p, v, s), (q, w, t) = one, other
+        return UNSEEN**2 / (0.8 * s * t) * (p * (1 - p) + v) * (q * (1 - q) + w)
+
+    assert more[:2] == pytest.approx([BAR * np.sqrt(off(a, b))] * 2)
     sides = [(a, b, c), (a, c, b), (b, c, a)]
-    squares = sum(UNSEEN**2 * x * (1 - x) * y * (1 - y) * rest**2 for x, y, rest in sides)
+    squares = sum(off(x, y) * (rest[0] ** 2 + rest[1]) for x, y, rest in sides)
     assert more[2] == pytest.approx(BAR * np.sqrt(squares))
+
+
+def test_noise_of_one_way_tables_stays_in_what_is_made_of_them_alone() -> None:
+    """A product of noisy shares, by draws; a pair that was measured does not say so."""
+    texts = ["a = 3 & b = 1", "a = 3 & b = 1 & c = 2"]
+    told, some = found(texts, *ONES), found(texts, *ONES, interaction(0, 1))
+    alone = np.sqrt(told.least**2 - told.more**2)
+    (p, v, _), (q, w, _), (r, _, _) = shares().values()
+    z = np.random.default_rng(0).standard_normal((2, 400_000))
+    drawn = (p + np.sqrt(v) * z[0]) * (q + np.sqrt(w) * z[1])
+    assert alone == pytest.approx([BAR * drawn.std(), BAR * r * drawn.std()], rel=0.01)
+    assert some.least**2 - some.more**2 == pytest.approx([0, 0], abs=1e-12)
 
 
 def test_pairs_that_were_measured_say_how_far_others_may_lie() -> None:

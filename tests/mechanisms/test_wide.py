@@ -301,6 +301,8 @@ def test_the_tail_of_lengths_is_found_from_above() -> None:
     assert upper_quantile(np.array([0.0, 0.0, 0.0, 0.0, 100.0]), 0.0, edges, 100, 0.02) is None
     # noise alone is not believed
     assert upper_quantile(np.array([90.0, 0.0, 3.0, 2.0, 4.0]), 10.0, edges, 90, 0.02) == 10
+    # nor where the walk of its sums comes back above its deviation, far beyond the longest record
+    assert upper_quantile(np.array([90.0, 0.0, -9.0, 6.0, 12.0]), 10.0, edges, 90, 0.02) == 10
     assert length_edges(3.0, 2).tolist() == [1]
     assert (np.diff(length_edges(1000.0, 10**6)) > 0).all()
 

@@ -57,7 +57,7 @@ class Eigen(NamedTuple):
     turned: Reals
 
 
-def eigen(domain: Domain, attribute: int, ones: Cells, places: Reals) -> Eigen:
+def eigen(domain: Domain, attribute: int, ones: Cells, places: Reals, steepness: float = STEEPNESS) -> Eigen:
     """Σ = G Λ Gᵀ with G = Bᵀ diag(p) Φ, of functions Φ that are orthonormal under p."""
     share = np.maximum(ones, 1e-6)
     share = share / share.sum()
@@ -75,7 +75,7 @@ def eigen(domain: Domain, attribute: int, ones: Cells, places: Reals) -> Eigen:
             )
         absent = np.setdiff1d(np.arange(size), ranked)
         functions[absent, most + np.arange(len(absent))] = 1.0
-        weights[:most] = np.arange(1.0, len(ranked)) ** -STEEPNESS
+        weights[:most] = np.arange(1.0, len(ranked)) ** -steepness
     else:
         functions = np.eye(size)[:, np.argsort(-share, kind="stable")[: size - 1]]
     root = np.sqrt(share)[:, None]

@@ -55,12 +55,12 @@ def upper_quantile(
     """The first edge above which at most about a share `tail` of the records lie; None where there is none.
 
     Counted from above, where noise alone lies: with k cells summed a tail must exceed √k deviations to be believed.
+    The first one that does not ends the search: of many longer ones noise alone lifts some.
     """
     above = np.cumsum(noisy[::-1])[::-1]  # above[i] lie beyond edges[i − 1]
     blur = deviation * np.sqrt(np.arange(len(noisy), 0, -1))
-    more = np.flatnonzero(above > tail * total + blur)
-    place = int(more[-1]) if len(more) else 0
-    return int(edges[place]) if place < len(edges) else None
+    place = int(np.argmax(np.append(above <= tail * total + blur, True))) - 1
+    return int(edges[max(0, place)]) if place < len(edges) else None
 
 
 @dataclass(frozen=True)

@@ -13,7 +13,14 @@ import pyarrow as pa
 from dualquery.errors import QueryError
 from dualquery.inference.draws import DRAWS, EVENLY, Imputations, numbers_in, whole_codes
 from dualquery.inference.estimates import combined, half_width
-from dualquery.inference.functions import Function, aligned, columns_read, numbers_of, takes_part
+from dualquery.inference.functions import (
+    READS_NOTHING,
+    Function,
+    aligned,
+    columns_read,
+    numbers_of,
+    takes_part,
+)
 from dualquery.inference.regressions import Family, check, designed, fitted
 from dualquery.mechanisms.error_bars import Replica
 from dualquery.queries.language.vocabulary import unknown_name
@@ -52,6 +59,8 @@ class Conclusions:
         columns = columns_read(function, table) if columns is None else columns
         attributes = self.attributes(columns)
         columns = list(columns)
+        if not columns:
+            raise QueryError(READS_NOTHING)
         self._refuse_unmeasured(list(combinations(attributes, 2)))
         alone = given or takes_part(function, table, columns)
 
@@ -169,7 +178,7 @@ class Conclusions:
 
     def attributes(self, columns: Iterable[str]) -> list[int]:
         """The numbers of some columns; a block of items is no single attribute."""
-        if isinstance(columns, str):
+        if isinstance(columns, str) or not isinstance(columns, Iterable):
             raise QueryError(f"give columns as a list, columns=[{columns!r}]")
         found = []
         for name in columns:

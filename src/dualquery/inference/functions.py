@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping
+from math import isfinite
 from numbers import Real
 from typing import Any
 
@@ -13,6 +14,7 @@ from dualquery.errors import QueryError
 from dualquery.types import Reals
 
 Function = Callable[[Any], Any]
+READS_NOTHING = "the function reads no column of its frame; say which it reads, columns=[...]"
 LOOKED_AT = 2_000  # rows, to find out what a function reads
 
 
@@ -60,7 +62,7 @@ def _number(name: str, value: Any) -> float:
     if value is None:
         return float("nan")
     if isinstance(value, Real | np.bool_):
-        return float(value)
+        return float(value) if isfinite(value) else float("nan")
     raise QueryError(
         f"the function gave {type(value).__name__} for '{name}'; it should return a number, or a dict "
         "of numbers by name"
@@ -83,7 +85,7 @@ def columns_read(function: Function, table: pa.Table) -> list[str]:
     if some.num_columns == 1:
         read = list(some.column_names)
     if not read:
-        raise QueryError("the function reads no column of its frame; say which it reads, columns=[...]")
+        raise QueryError(READS_NOTHING)
     return read
 
 

@@ -11,6 +11,7 @@ A pair that was never measured is drawn around what the rows say of it, with dev
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
@@ -28,6 +29,8 @@ from dualquery.types import Cells, Reals, Set
 UNMEASURED = 0.2  # deviation of a correlation that nobody measured
 UNMEASURED_TRIPLE = 0.04
 TRIED = 100  # one-way tables, to know what cutting at zero adds
+RARE = 3.0  # deviations of the noise, below which a value is rare
+STEEPNESS = 1.25  # of the prior of a pair, less than where rows are fitted: a bar must hold where tails bend
 MOST_FEATURES = 12  # of an attribute: its most frequent values
 
 
@@ -76,6 +79,7 @@ class Moments:
     pairs: Mapping[Set, Posterior | None]  # None where it was never measured
     triples: Mapping[Set, tuple[Cells, Cells]]  # of its moments: mean, and variance around it
     rows: Mapping[Set, Cells]  # moments of the released rows, for pairs that were never measured
+    lines: Mapping[int, Reals]  # where the numbers of numeric attributes lie, NaN for values that are none
 
     @property
     def names(self) -> list[Moment]:
@@ -113,12 +117,20 @@ class Moments:
         return ones, np.concatenate([np.zeros(0), *(each.ravel() for each in found)])
 
     def _one(self, attribute: int, rng: np.random.Generator | None) -> Cells:
-        """What was measured with noise once more, on the simplex; less what cutting at zero adds to rare values."""
+        """What was measured with noise once more, on the simplex; less what cutting at zero adds to rare values.
+
+        Where many values of a number are rare, cutting has moved its mean before: the mean of what was measured, with
+        this noise, says how many they are.
+        """
         likely = onto_simplex(self.ones[attribute], 1.0)
         if rng is None or self.noise[attribute] == 0.0:
             return likely
-        drawn = np.maximum(self._noisy(attribute, likely, rng) - self.added[attribute], 0.0)
-        return drawn / drawn.sum()
+        noise = self._centred_noise(attribute, rng)
+        drawn = np.maximum(onto_simplex(likely + noise, 1.0) - self.added[attribute], 0.0)
+        drawn, line = drawn / drawn.sum(), self.lines.get(attribute)
+        if line is None:
+            return drawn
+        return _rare_told(drawn, line, self.ones[attribute] + noise, self.noise[attribute])
 
     @cached_property
     def added(self) -> dict[int, Cells]:
@@ -126,12 +138,32 @@ class Moments:
         rng, found = np.random.default_rng(len(self.ones)), {}
         for j, cells in self.ones.items():
             likely = onto_simplex(cells, 1.0)
-            found[j] = np.mean([self._noisy(j, likely, rng) for _ in range(TRIED)], axis=0) - likely
+            tried = [onto_simplex(likely + self._centred_noise(j, rng), 1.0) for _ in range(TRIED)]
+            found[j] = np.mean(tried, axis=0) - likely
         return found
 
-    def _noisy(self, attribute: int, likely: Cells, rng: np.random.Generator) -> Cells:
-        noise = rng.standard_normal(likely.shape) * self.noise[attribute]
-        return onto_simplex(likely + noise - noise.mean(), 1.0)
+    def _centred_noise(self, attribute: int, rng: np.random.Generator) -> Cells:
+        noise = rng.standard_normal(self.ones[attribute].shape) * self.noise[attribute]
+        return noise - noise.mean()
+
+
+def _rare_told(cells: Cells, line: Reals, like: Cells, noise: float) -> Cells:
+    """Cells of which the rare ones are f times as many, so that numbers have the mean of a table that was not cut.
+
+    f = 1 + (m − m₀)D/(D² + s²), for the mean m wanted, that of the cells m₀, what rare cells add to it D, and its
+    noise s.
+    """
+    known = np.isfinite(line)
+    x, p, share = np.where(known, line, 0.0), np.where(known, cells, 0.0), float(like[known].sum())
+    rare = known & (cells < RARE * noise)
+    if share <= 0 or not rare.any() or p.sum() <= 0:
+        return cells
+    mean, wanted = float(x @ p / p.sum()), float(x @ np.where(known, like, 0.0)) / share
+    adds = float((x - mean)[rare] @ p[rare] / p.sum())
+    doubt = noise * math.sqrt(float(((x - mean)[known] ** 2).sum())) / share
+    times = 1 + (wanted - mean) * adds / max(adds**2 + doubt**2, LEAST**2)
+    found = np.where(rare, float(np.clip(times, 0.0, 2.0)), 1.0) * cells
+    return found / found.sum()
 
 
 def _noise(rng: np.random.Generator | None, shape: tuple[int, ...]) -> Cells:
@@ -155,7 +187,7 @@ def moments_of(
     ones = {j: measured.table((j,)) if j in known else shares[j] for j in attributes}
     noise = {j: np.sqrt(measured.variance[j,]) / measured.total if j in known else 0.0 for j in attributes}
     simple = {j: onto_simplex(ones[j], 1.0) for j in attributes}
-    spectra = {j: eigen(domain, j, simple[j], places[j]) for j in attributes}
+    spectra = {j: eigen(domain, j, simple[j], places[j], STEEPNESS) for j in attributes}
     pairs: dict[Set, Posterior | None] = {}
     rows: dict[Set, Cells] = {}
     for i, j in combinations(sorted(attributes), 2):
@@ -164,6 +196,7 @@ def moments_of(
         else:
             pairs[i, j] = None
             rows[i, j] = _seen((i, j), features, codes)
+    lines = {j: _line(domain, j, places[j]) for j in attributes}
     return Moments(
         features,
         ones,
@@ -171,7 +204,15 @@ def moments_of(
         pairs,
         {members: _triple(measured, members, features, codes) for members in triples},
         rows,
+        {j: line for j, line in lines.items() if line is not None},
     )
+
+
+def _line(domain: Domain, attribute: int, places: Reals) -> Reals | None:
+    ranked = number_codes(domain.column_of(attribute)[1])
+    if ranked is None or not len(places):
+        return None
+    return np.where(np.isin(np.arange(len(places)), ranked), places, np.nan)
 
 
 def _posterior(

@@ -13,11 +13,15 @@ the narrowest bar this makes the part α.
 *Pairs that were never measured together.* Rows make them as independent as what was measured allows, and so do
 replicas, of those rows. How far they lie from it nobody knows. As prior, the cells of a pair over the product of its
 one-way tables are D_cd ~ N(0, τ² p_c p_d), centred. A question that accepts the share a of one attribute and b of the
-other is then off by τ√(a(1 − a)b(1 − b)), times what it accepts of the rest, and E Σ|D| = .8 τ s_i s_j with
-s = Σ_c √(p_c(1 − p_c)). τ² is the mean over pairs: over those whose misfit was heard and that were left
-(`projection.small`), less what noise adds; over those that were measured, as rows have them, for a pair that nobody
-asked about. Before anything is seen τ = .2, which counts as one pair: over the pairs of ten public tables the root
-of the mean of τ² is .03 to .28, and the law holds 94% to 98% of their questions (`benchmarks/bars.py`).
+other is then off by τ√(a(1 − a)b(1 − b)), times what it accepts of the rest, and E Σ|D| = τ w, w = .8 s_i s_j with
+s = Σ_c √(p_c(1 − p_c)). Pairs of few values depend more in each cell, those of many in more of them: τ² = t²/w, at
+most 1, with t² the mean over pairs: over those whose misfit was heard and that were left (`projection.small`), less
+what noise adds; over those that were measured, as rows have them, for a pair that nobody asked about. Before anything
+is seen t = .2, which counts as one pair (`benchmarks/bars.py`).
+
+What such a question multiplies was measured one by one. Its bar is at least √(Σ_a σ_a² Π_b (p_b² + σ_b²)) over the
+attributes that were measured with none of the others, with the noise σ of each share p; where p is small beside its
+noise, p(1 − p) + σ² stands for p(1 − p) above.
 """
 
 from __future__ import annotations
@@ -25,7 +29,6 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from itertools import combinations
 from statistics import NormalDist
 from typing import NamedTuple
 
@@ -49,7 +52,7 @@ COUNTED = ("totals", ITEMS)  # binary attributes that were counted one by one
 MISFITS = "misfits"  # of pairs, less what chance brings; the attributes of one pair after those of the other
 HANGING = "hanging"  # of a child table, how far units that had not heard of tallies were off (`hanging_more`)
 LEFT = 0.5  # of that, once tallies were heard
-UNSEEN = 0.2  # τ where no pair was seen
+UNSEEN = 0.2  # t where no pair was seen
 MOST_SEEN = 300  # measured pairs that rows are asked about
 
 
@@ -105,7 +108,11 @@ def floors(
     place, literals = rows.positions[several], rows.literals[several]
     unmeasured = _Unmeasured.of(measured, released, records)
     if unmeasured is not None:
-        more[place] = BAR * unmeasured.errors(rows.predicates, literals)
+        share = _accepted(rows.predicates, released)
+        each = np.arange(len(share), dtype=np.int64)
+        noise = _alone(rows.predicates, each, share, measured, released.domain, records, trust) / BAR
+        apart, alone = unmeasured.errors(rows.predicates, literals, share, noise)
+        more[place], least[place] = BAR * apart, BAR * np.hypot(apart, alone)
     if any(_is(each, ITEMS) for each in measured):
         baskets = Baskets.of(measured, _items_alone(measured, released, records), records)
         least[place] = BAR * baskets.errors(rows.predicates, literals)
@@ -200,28 +207,41 @@ class _Unmeasured:
         for j, shares in ones.items():
             spread[j] = np.sqrt(shares * (1 - shares)).sum()
         measured_pairs = set(seen)
-        tau = np.full((domain.width, domain.width), _as_seen(seen, released, ones, spread))
+        weight = np.maximum(HALF_NORMAL * np.outer(spread, spread), LEAST)
+        tau = _as_seen(seen, released, ones, spread) / np.sqrt(weight)
         for each in measured:
             if isinstance(each.what, Numbers) and each.what.kind == MISFITS:
                 pairs = np.array(each.what.attributes).reshape(-1, 2)
                 left = np.array([pair not in measured_pairs for pair in map(tuple, pairs.tolist())])
-                weight = (HALF_NORMAL * records * spread[pairs].prod(axis=1)) ** 2
-                _put(tau, pairs, _heard(each.values[left], each.variance, weight[left]))
+                of_pairs = weight[pairs[:, 0], pairs[:, 1]]
+                found = _heard(each.values[left], each.variance, records**2 * of_pairs[left])
+                _put(tau, pairs, found / np.sqrt(of_pairs))
         _put(tau, np.array(seen, np.int64).reshape(-1, 2), 0.0)
-        return _Unmeasured(released, tau)
+        return _Unmeasured(released, np.minimum(tau, 1.0))
 
-    def errors(self, predicates: Predicates, literals: NDArray[np.int32]) -> Reals:
-        """The deviation of these products: of each two of their attributes, times the shares of all others."""
+    def errors(
+        self, predicates: Predicates, literals: NDArray[np.int32], accepted: Fractions, noise: Reals
+    ) -> tuple[Reals, Reals]:
+        """Deviations of these products: of each two of their attributes, times the shares of all others; and of the
+        noise of those that were measured with none of the others, times the same.
+
+        A share p in the rows with noise σ is p² + σ² squared, which counts where rows say hardly anything.
+        """
         attribute = np.append(predicates.attribute, 0)[literals >> 1]
-        share = np.append(_accepted(predicates, self.released), 1.0)[literals >> 1]
-        share = np.where(literals == NONE, 1.0, np.where(literals & 1 == 1, 1 - share, share))
-        squares = np.zeros(len(literals))
-        for a, b in combinations(range(literals.shape[1]), 2):
-            tau = np.where(literals[:, b] == NONE, 0.0, self.tau[attribute[:, a], attribute[:, b]])
-            others = np.delete(share, (a, b), axis=1).prod(axis=1)
-            one, two = share[:, a], share[:, b]
-            squares += (tau * others) ** 2 * one * (1 - one) * two * (1 - two)
-        return np.sqrt(squares)
+        given = literals != NONE
+        share, off = np.append(accepted, 1.0)[literals >> 1], np.append(noise, 0.0)[literals >> 1]
+        share = np.where(given, np.where(literals & 1 == 1, 1 - share, share), 1.0)
+        off = np.where(given, off, 0.0) ** 2
+        size, spread = share**2 + off, np.where(given, share * (1 - share) + off, 0.0)
+        relative, whole = spread / np.maximum(size, LEAST), size.prod(axis=1)
+        apart, alone = np.zeros(len(literals)), np.zeros(len(literals))
+        for a in range(literals.shape[1]):
+            tau = np.where(given, self.tau[attribute[:, [a]], attribute], 0.0)
+            strange = (tau > 0) | ~given
+            strange[:, a] = True
+            alone += np.where(strange.all(axis=1), whole * off[:, a] / np.maximum(size[:, a], LEAST), 0.0)
+            apart += whole * relative[:, a] * (tau[:, :a] ** 2 * relative[:, :a]).sum(axis=1)
+        return np.sqrt(apart), np.sqrt(alone)
 
 
 def _one_way(released: Records, attributes: NDArray[np.integer]) -> dict[int, Cells]:
@@ -245,7 +265,7 @@ def _accepted(predicates: Predicates, released: Records) -> Fractions:
 
 
 def _as_seen(seen: Sequence[Set], released: Records, ones: Mapping[int, Cells], spread: Reals) -> float:
-    """τ over the pairs that were measured, as rows have them; of very many over some, evenly spread."""
+    """t over the pairs that were measured, as rows have them; of very many over some, evenly spread."""
     some = seen[:: max(1, len(seen) // MOST_SEEN)]
     if not some:
         return UNSEEN
@@ -253,19 +273,19 @@ def _as_seen(seen: Sequence[Set], released: Records, ones: Mapping[int, Cells], 
     parts = np.split(tables.counts(released) / released.rows, tables.starts[1:-1])
     expected = (np.outer(ones[i], ones[j]).ravel() for i, j in some)
     apart = np.array([np.abs(cells - e).sum() for cells, e in zip(parts, expected, strict=True)])
-    weight = (HALF_NORMAL * spread[np.array(some)].prod(axis=1)) ** 2
+    weight = HALF_NORMAL * spread[np.array(some)].prod(axis=1)
     one = max(LEAST, float(weight.mean()))
     return math.sqrt((float((apart**2).sum()) + UNSEEN**2 * one) / (float(weight.sum()) + one))
 
 
 def _heard(misfits: Reals, variance: float, weight: Reals) -> float:
-    """τ over the pairs that were heard and left: what noise adds to squares is taken off, but for one deviation of
-    its own, as far as τ was .2 before.
+    """t over the pairs that were heard and left: what noise adds to squares is taken off, but for one deviation of
+    its own, as far as t was .2 before.
     """
     weights, number = max(LEAST, float(weight.sum())), len(misfits)
     found = max(0.0, float((misfits**2).sum()) - number * variance) / weights
     return math.sqrt(found + min(math.sqrt(2 * number) * variance / weights, UNSEEN**2))
 
 
-def _put(tau: Reals, pairs: NDArray[np.integer], value: float) -> None:
+def _put(tau: Reals, pairs: NDArray[np.integer], value: float | Reals) -> None:
     tau[pairs[:, 0], pairs[:, 1]] = tau[pairs[:, 1], pairs[:, 0]] = value

@@ -224,7 +224,7 @@ SLAB_BYTES = 512 << 20  # bit columns held at once
 VALUE_BYTES = 16 << 20  # bit columns of the values of one attribute, of some of the slab's records
 LEAST_ROWS = 64 * 128  # of a slab
 FEW = 1 << 23  # cells of bit columns
-FEW_WORDS = 256  # of a column, that are not worth sharing
+FEW_WORDS = 4096  # of a column, that are not worth sharing
 
 
 def few(columns: int, rows: int) -> bool:
