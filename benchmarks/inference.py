@@ -152,12 +152,13 @@ def estimates(data: str, rows: int, epsilon: float, runs: int) -> list[Figure]:
     held: dict[str, list[float]] = {"table": [], "population": []}
     widths: dict[str, list[float]] = {"table": [], "population": []}
     missed: dict[str, int] = {}
-    silent, seconds = 0, []
+    silent, seconds, slopes = 0, [], []
     for run in range(runs):
         drawn = whole.iloc[np.random.default_rng(run).integers(0, len(whole), rows)].reset_index(drop=True)
         release = dualquery.release(
             drawn, schema=schema, workload="marginals:2", budget=Budget(epsilon, 1e-6), seed=100 + run
         )
+        slopes.append(slope_of_rows(drawn, release.to_pandas()))
         started = time.process_time()
         for _, of, truth in asks:
             known = truth(drawn)
@@ -179,9 +180,18 @@ def estimates(data: str, rows: int, epsilon: float, runs: int) -> list[Figure]:
         figures.append(Figure(f"{said}: {which}, held", _mean(held[which]), 0.92, at_least=True, runs=runs))
         figures.append(Figure(f"{said}: {which}, width", float(np.median(widths[which])), runs=runs))
     figures.append(Figure(f"{said}: nothing said", silent / (silent + len(held["table"])), runs=runs))
+    figures.append(Figure.mean(f"{said}: correlations of rows, slope", slopes))
     figures.append(Figure(f"{said}: all functions, processor seconds", _mean(seconds), runs=runs))
     print(said, "missed most:", sorted(missed.items(), key=lambda pair: -pair[1])[:6], flush=True)
     return figures
+
+
+def slope_of_rows(table: pd.DataFrame, rows: pd.DataFrame) -> float:
+    """Of the correlations of numbers: 1 where those of the released rows are as strong as those of the table."""
+    names = list(table.select_dtypes("number"))
+    upper = np.triu_indices(len(names), 1)
+    known, seen = (each[names].astype(float).corr().to_numpy()[upper] for each in (table, rows))
+    return float((known * seen).sum() / (known**2).sum())
 
 
 def _told(of: Callable[[Release], Any], release: Release, names: list[str]) -> list[dict[str, Any]]:

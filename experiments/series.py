@@ -199,7 +199,8 @@ EXPERIMENT = Experiment(
     name="series",
     title="A table that grows",
     paper="Our own: Adult in twelve months of 2,500 records, ε = 1 a record, one after another by chance and by age "
-    "(drift). Each month is released alone; or as a series, each from what those before measured; or with a known "
+    "(drift); our table of births does not say when they were. "
+    "Each month is released alone; or as a series, each from what those before measured; or with a known "
     "number of months; or, as a comparison, the whole table is released again each month with a twelfth of ρ. Series "
     "are charged to a ledger for Gaussian noise alone; those with a known number of months to one that adds up ρ, "
     "which buys less accuracy for the same ε.",

@@ -7,6 +7,7 @@ from collections.abc import Callable
 from experiments.page_parts.files import figures_of, table
 
 FILE = "inference"
+SLOPE = "correlations of rows, slope"
 
 
 def intervals() -> str:
@@ -19,7 +20,7 @@ def intervals() -> str:
         if found and ", ε = " in said:
             lines.setdefault(said, {})[name] = f"{sample.mean:.2f}"
             runs.add(int(sample.runs))
-    names = ("table, held", "population, held", "table, width", "population, width", "nothing said")
+    names = ("table, held", "population, held", "table, width", "population, width", "nothing said", SLOPE)
     rows = ([said, *(found.get(name, "") for name in names)] for said, found in sorted(lines.items()))
     return f"{table(('tables', *names), rows)}\n{min(runs)} to {max(runs)} runs.\n"
 

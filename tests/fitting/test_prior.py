@@ -13,7 +13,8 @@ from numpy.typing import NDArray
 from dualquery.fitting.fit import fit
 from dualquery.fitting.fitter import Effort
 from dualquery.fitting.measured import Measured, MeasuredTables
-from dualquery.fitting.prior import PublicRows, Reweighted, Support, fit_with_prior, thinned
+from dualquery.fitting.prior import Dependence, Reweighted, Support, fit_with_prior, thinned
+from dualquery.fitting.public_rows import PublicRows
 from dualquery.fitting.reweighting import WeighedRows, joined, least, reweighted
 from dualquery.queries.tables import Tables, centred
 from dualquery.table.domain import Categorical, Domain
@@ -197,3 +198,51 @@ def test_masses_of_the_parts_are_as_wanted() -> None:
 
 def test_joined_tables_keep_their_order() -> None:
     assert joined([np.array([[1.0, 2.0]]), np.array([3.0])]).tolist() == [1.0, 2.0, 3.0]
+
+
+def test_public_rows_are_smoothed_as_far_as_their_halves_bear_out() -> None:
+    """Many cells that pairs explain: rows fitted to the pairs stand in for most of a small sample. Where the third of
+    three attributes is the parity of the others, pairs say nothing, and neither do such rows.
+    """
+    rng = np.random.default_rng(3)
+    public = rng.integers(0, 8, (400, 3)).astype(np.int32)
+    domain = Domain(tuple(Categorical(f"a{j}", tuple("01234567")) for j in range(3)))
+    tables = Tables(domain, ((0, 1, 2),))
+
+    def off(rows: PublicRows) -> float:
+        held = WeighedRows.of(rows.codes, tables).totals(rows.weights / rows.weights.sum())
+        return float(np.abs(held - 1 / 512).sum())
+
+    plain = PublicRows.of(public)
+    smooth = plain.smoothed(domain)
+    assert smooth.number == 400
+    assert off(smooth) < 0.8 * off(plain)
+    bits = rng.integers(0, 2, (4_000, 3)).astype(np.int32)
+    bits[:, 2] = bits[:, 0] ^ bits[:, 1]
+    domain = Domain(tuple(Categorical(f"b{j}", ("0", "1")) for j in range(3)))
+    parity = PublicRows.of(bits).smoothed(domain)
+    assert parity.weights[4_000:].sum() < 0.05 * parity.weights.sum()
+
+
+def test_what_public_rows_lack_is_not_made_up_and_few_are_left_as_they_are() -> None:
+    public = population(400, 1)
+    public[:, 2] = -1
+    smooth = PublicRows.of(public).smoothed(DOMAIN)
+    assert len(smooth.codes) > 400
+    assert (smooth.codes[:, 2] == -1).all()
+    assert (np.delete(smooth.codes, 2, axis=1) >= 0).all()
+    few = PublicRows.of(population(50, 1))
+    assert few.smoothed(DOMAIN) is few
+
+
+def test_what_tests_a_prior_is_spent_where_it_says_most() -> None:
+    codes, rng = population(2_000, 7), np.random.default_rng(8)
+    known = measured(codes, 5.0, 9)
+    pairs = [s for s in SETS if len(s) == 2]
+    said = Dependence.of(known, pairs, PublicRows.of(population(3_000, 10)), rng)
+    shares = said.shares
+    assert shares[0, 1] > 3 * shares[0, 4]  # the farther apart in the chain, the less they depend
+    told = [Measured(s, known.interactions[s], known.variance[s]) for s in pairs]
+    assert said.borne_out_by(told, known.total)
+    noise = [Measured(s, rng.normal(0, 5, known.interactions[s].shape), 25.0) for s in pairs]
+    assert not said.borne_out_by(noise, known.total)

@@ -12,7 +12,7 @@ import pytest
 from dualquery.errors import BudgetError, DualQueryError
 from dualquery.fitting.fitter import Effort
 from dualquery.fitting.measured import MeasuredTables
-from dualquery.fitting.prior import PublicRows
+from dualquery.fitting.public_rows import PublicRows
 from dualquery.fitting.shrink import points, shrunk
 from dualquery.mechanisms.mechanism import Task, shown
 from dualquery.mechanisms.projection.game import PROJECTION

@@ -402,3 +402,35 @@ def test_periods_of_a_series_come_one_by_one_and_count_once(folder: Path) -> Non
     made = dualquery.Release.load(folder / "series" / "2024-Q1")
     with pytest.raises(DualQueryError, match="the same period"):
         room.summed([made, made], Calendar("received", "quarter"))
+
+
+def test_a_series_goes_on_the_way_it_was_begun(folder: Path) -> None:
+    """Another number of periods would make another promise; nothing is charged for the attempt."""
+
+    def known(periods: int | None) -> Series:
+        return Series(folder / "v.ledger", folder / "schema.toml", folder / "series", periods=periods)
+
+    known(3).append(folder / "v.csv", BUDGET, period="2024-Q1", **FAST)
+    before = Books(folder / "v.ledger").read()
+    for periods, budget in ((12, BUDGET), (3, Budget(0.5, 1e-6, Neighbours.ADD_REMOVE)), (None, BUDGET)):
+        with pytest.raises(DataError, match="begun with another number of periods"):
+            known(periods).append(folder / "v.csv", budget, **FAST)
+    assert Books(folder / "v.ledger").read() == before
+    known(3).append(folder / "v.csv", BUDGET, **FAST)
+
+
+def test_the_next_period_is_that_after_the_series_and_not_after_another_release(folder: Path) -> None:
+    series = of(folder)
+    dualquery.release(
+        str(folder / "v.csv"),
+        schema=str(folder / "schema.toml"),
+        workload="marginals:2",
+        budget=BUDGET,
+        period="2024-Q3",
+        ledger=str(folder / "v.ledger"),
+        **FAST,
+    )
+    series.append(folder / "v.csv", BUDGET, period="2024-Q1", **FAST)
+    series.append(folder / "v.csv", BUDGET, **FAST)
+    assert series.append(folder / "v.csv", BUDGET, **FAST).certificate["period"]["periods"] == "2024-Q4"
+    assert series.periods == ("2024-Q1", "2024-Q2", "2024-Q4")

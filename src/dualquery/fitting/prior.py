@@ -17,22 +17,22 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
-from functools import cached_property
+from functools import partial
 
 import numpy as np
 from numpy.typing import NDArray
 
 from dualquery.fitting.fitter import Effort, Refit, Rows
 from dualquery.fitting.measured import Measured, MeasuredTables, onto_simplex
+from dualquery.fitting.public_rows import PublicRows
 from dualquery.fitting.reweighting import WeighedRows, joined, reweighted
 from dualquery.fitting.shrink import RATIOS, relative_posterior
 from dualquery.queries.tables import Tables, centred
 from dualquery.table.domain import Domain
 from dualquery.types import Cells, Done, Reals, Set, no_progress
 
-MOST_ROWS = 40_000  # of public rows that are looked at; more are drawn from by chance
 NEW_ROWS = 20_000  # mutants, and as many independent rows
 MUTATION = (0.02, 0.9)  # the least and the largest chance that an attribute of a mutant is drawn again
 CLOSE = np.concatenate([[0.004, 0.008, 0.015], RATIOS])  # one-way cells of P are nearer than independence is
@@ -46,45 +46,11 @@ LEAST_SHARES = np.array(
 LEAST_CELL = 1e-7
 STEPS = 60  # of a fit; 2/3 of it for margins, half for the gate
 THINNED = 1 / 3  # τ
+THINNINGS = 3  # at most
 BELIEF = 0.5  # deviation of α around 1 before anything is seen
 SURE = 1.5  # deviations within which α is rounded to 0 or 1
 LEAST_SLOPE = 0.5  # of measured dependence on that of public rows,
 CLEAR_SLOPE = 2.5  # and how many of its deviations it must be above 0
-
-
-@dataclass(frozen=True, eq=False)
-class PublicRows:
-    """Codes of rows that anybody may know, how much each counts, and how many records they speak for at most.
-
-    A code of −1 is of an attribute that was not in the public rows: it is drawn from the one-way table. A `share`
-    that stands already is not looked for again: that of a replica.
-    """
-
-    codes: NDArray[np.int32]  # row, attribute
-    weights: Reals
-    number: float
-    share: float | None = None
-
-    @staticmethod
-    def of(codes: NDArray[np.integer]) -> PublicRows:
-        """Rows that stand for themselves, one for one record."""
-        return PublicRows(codes.astype(np.int32), np.ones(len(codes)), float(len(codes)))
-
-    def sampled(self, rng: np.random.Generator) -> PublicRows:
-        """At most so many of them as fits have time for."""
-        if len(self.codes) <= MOST_ROWS:
-            return self
-        some = rng.choice(len(self.codes), MOST_ROWS, replace=False)
-        return replace(self, codes=self.codes[some], weights=self.weights[some])
-
-    @cached_property
-    def lacks(self) -> frozenset[int]:
-        """Attributes that some of the public rows did not have."""
-        return frozenset(np.flatnonzero((self.codes < 0).any(axis=0)).tolist())
-
-    def known_for(self, members: Set) -> bool:
-        """Whether all public rows had these attributes."""
-        return self.lacks.isdisjoint(members)
 
 
 @dataclass(frozen=True)
@@ -150,10 +116,7 @@ def fit_with_prior(
     public = public.sampled(rng)
     share = public.share
     if share is None:
-        first, second = thinned(known, rng)
-        held, *_ = around(first, public, rng, STEPS // 2)
-        progress(1, 4)
-        share = share_borne_out(second, held, refit(first, effort, rng, no_progress))
+        share = share_borne_out(known, public, effort, rng, partial(progress, 1, 4), refit)
     progress(2, 4)
     if share == 0:
         return refit(known, effort, rng, no_progress), NO_TRUST
@@ -187,8 +150,38 @@ def thinned(
     )
 
 
-def share_borne_out(second: MeasuredTables, held: Reweighted, without: Rows) -> float:
-    """α of least Σ_S ‖y″_S − (α A_S + (1 − α) B_S)‖²/s_S², drawn to 1 as by a belief N(1, ½²); 0 or 1 if near."""
+def share_borne_out(
+    known: MeasuredTables,
+    public: PublicRows,
+    effort: Effort,
+    rng: np.random.Generator,
+    tell: Callable[[], None],
+    refit: Refit,
+) -> float:
+    """α of least Σ_S ‖y″_S − (α A_S + (1 − α) B_S)‖²/s_S², drawn to 1 as by a belief N(1, ½²); 0 or 1 if near.
+
+    Where it is neither, noise is thinned again: the mean over K times has (1 + 1/Kτ) of the (1 + 1/τ) that the noise
+    of one y″ is larger than that of y.
+    """
+    above = below = share = 0.0
+    for times in range(1, THINNINGS + 1):
+        first, second = thinned(known, rng)
+        held, *_ = around(first, public, rng, STEPS // 2)
+        tell()
+        more, larger = _agreement(second, held, refit(first, effort, rng, no_progress))
+        above, below = above + more, below + larger
+        known_by = (1 + 1 / THINNED) / (times + 1 / THINNED)  # 1/K of it, over the noise that is left
+        share = (known_by * above + 1 / BELIEF**2) / (known_by * below + 1 / BELIEF**2)
+        off = SURE / math.sqrt(max(known_by * below, LEAST_CELL))
+        if share + off >= 1:
+            return 1.0
+        if share <= off:
+            return 0.0
+    return share
+
+
+def _agreement(second: MeasuredTables, held: Reweighted, without: Rows) -> tuple[float, float]:
+    """Σ ⟨y″ − B, A − B⟩/s² and Σ ‖A − B‖²/s², of which α is the ratio."""
     sets = [members for members in second.interactions if members]
     tables = Tables(second.domain, tuple(sets))
     alone = Reweighted(without.astype(np.int32), np.ones(len(without)))
@@ -197,11 +190,7 @@ def share_borne_out(second: MeasuredTables, held: Reweighted, without: Rows) -> 
         precision = second.total**2 / second.variance[members]
         above += precision * float(((second.interactions[members] / second.total - b) * (a - b)).sum())
         below += precision * float(((a - b) ** 2).sum())
-    share = (above + 1 / BELIEF**2) / (below + 1 / BELIEF**2)
-    off = SURE / math.sqrt(max(below, LEAST_CELL))
-    if share + off >= 1:
-        return 1.0
-    return 0.0 if share <= off else share
+    return above, below
 
 
 def around(
@@ -262,32 +251,52 @@ def _likely_ones(known: MeasuredTables, public: PublicRows, rng: np.random.Gener
     return {s[0]: onto_simplex(each, 1.0) for s, each in zip(sets, tables.split(cells), strict=True)}
 
 
-def follows(
-    known: MeasuredTables, tested: Sequence[Measured], public: PublicRows, rng: np.random.Generator
-) -> bool:
-    """Whether noisy pairs depend as the public rows do, so that to measure all of them pays.
+@dataclass(frozen=True, eq=False)
+class Dependence:
+    """How pairs depend by public rows, raked to the measured one-way tables: d, what they lie from independence."""
 
-    With d the public pairs' deviation from independence, raked to the measured one-way tables, and noise of variance
-    V, the slope of the measured deviations on d is b = Σ⟨y, d⟩/V / Σ⟨d, d⟩/V: near 1 of the same population, near 0
-    of rows that have nothing to do with it.
-    """
-    public = public.sampled(rng)
-    ones = _likely_ones(known, public, rng)
-    codes = Support.of(public, ones, known.domain, rng).codes[: len(public.codes)]
-    margins = Tables(known.domain, tuple(known.of_order(1)))
-    target = joined([centred(ones[j]) for (j,) in margins.sets])
-    weights = reweighted(
-        WeighedRows.of(codes, margins), public.weights, target, _penalty(known, margins), STEPS * 2 // 3
-    )
-    pairs = [each for each in tested if public.known_for(each.what)]
-    held = WeighedRows.of(codes, Tables(known.domain, tuple(each.what for each in pairs))).answers(weights)
-    above = below = 0.0
-    for each, cells in zip(pairs, held, strict=True):
-        independent = centred(np.outer(*(ones[j] for j in each.what)))
-        apart, precision = centred(cells) - independent, known.total**2 / each.variance
-        above += precision * float(((each.values / known.total - independent) * apart).sum())
-        below += precision * float((apart**2).sum())
-    return above >= max(LEAST_SLOPE * below, CLEAR_SLOPE * math.sqrt(below))
+    ones: Mapping[int, Cells]
+    apart: Mapping[Set, Cells]
+
+    @staticmethod
+    def of(
+        known: MeasuredTables, pairs: Sequence[Set], public: PublicRows, rng: np.random.Generator
+    ) -> Dependence:
+        """Of the pairs of which all public rows know both attributes."""
+        public = public.sampled(rng)
+        ones = _likely_ones(known, public, rng)
+        codes = Support.of(public, ones, known.domain, rng).codes[: len(public.codes)]
+        margins = Tables(known.domain, tuple(known.of_order(1)))
+        target = joined([centred(ones[j]) for (j,) in margins.sets])
+        weights = reweighted(
+            WeighedRows.of(codes, margins), public.weights, target, _penalty(known, margins), STEPS * 2 // 3
+        )
+        tables = Tables(known.domain, tuple(each for each in pairs if public.known_for(each)))
+        held = WeighedRows.of(codes, tables).answers(weights)
+        apart = {
+            s: centred(cells) - centred(np.outer(*(ones[j] for j in s)))
+            for s, cells in zip(tables.sets, held, strict=True)
+        }
+        return Dependence(ones, apart)
+
+    @property
+    def shares(self) -> dict[Set, float]:
+        """Of what tests it, in proportion to ‖d‖: where there is more to see, less noise hides it."""
+        return {members: float(np.linalg.norm(d)) + LEAST_CELL for members, d in self.apart.items()}
+
+    def borne_out_by(self, tested: Sequence[Measured], total: float) -> bool:
+        """Whether noisy pairs depend alike, so that to measure all of them pays.
+
+        With noise of variance V, the slope of the measured deviations y on d is b = Σ⟨y, d⟩/V / Σ⟨d, d⟩/V: near 1 of
+        the same population, near 0 of rows that have nothing to do with it.
+        """
+        above = below = 0.0
+        for each in tested:
+            d, precision = self.apart[each.what], total**2 / each.variance
+            independent = centred(np.outer(*(self.ones[j] for j in each.what)))
+            above += precision * float(((each.values / total - independent) * d).sum())
+            below += precision * float((d**2).sum())
+        return above >= max(LEAST_SLOPE * below, CLEAR_SLOPE * math.sqrt(below))
 
 
 @dataclass(frozen=True, eq=False)

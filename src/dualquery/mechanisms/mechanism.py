@@ -22,7 +22,8 @@ import numpy as np
 
 from dualquery.errors import BudgetError, DualQueryError
 from dualquery.fitting.measured import Measured
-from dualquery.fitting.prior import PublicRows, Trust
+from dualquery.fitting.prior import Trust
+from dualquery.fitting.public_rows import PublicRows
 from dualquery.fitting.totals import Totals
 from dualquery.game.play import Snapshot
 from dualquery.mechanisms.artefact import Artefact

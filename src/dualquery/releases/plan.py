@@ -18,7 +18,7 @@ from typing import Any, NamedTuple
 
 from dualquery.errors import BudgetError, DualQueryError, SchemaError
 from dualquery.fitting.measured import Measured
-from dualquery.fitting.prior import PublicRows
+from dualquery.fitting.public_rows import PublicRows
 from dualquery.fitting.totals import Totals
 from dualquery.kinds.kind import TIGHTEST_FIRST, choose
 from dualquery.mechanisms.mechanism import AnotherAccounting, AnyMechanism, Plan, Step, Task

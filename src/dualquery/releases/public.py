@@ -27,7 +27,7 @@ import pyarrow.compute as pc
 from numpy.typing import NDArray
 
 from dualquery.errors import BudgetError, DataError, DualQueryError
-from dualquery.fitting.prior import PublicRows
+from dualquery.fitting.public_rows import PublicRows
 from dualquery.fitting.totals import Totals
 from dualquery.ledger.book import Place
 from dualquery.privacy.budget import Budget
@@ -164,7 +164,7 @@ def _read(
             "say where the prior's rows come from and why they are public: --prior-origin 'census sample 2023'"
         )
     codes, lacks = codes_of(given, schema, f"the prior '{origin}'")
-    return PublicRows.of(codes), _entry(origin, codes, len(codes), lacks)
+    return PublicRows.of(codes).smoothed(schema.domain), _entry(origin, codes, len(codes), lacks)
 
 
 def _of_release(release: Release, schema: Schema) -> tuple[PublicRows, Entry]:

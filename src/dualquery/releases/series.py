@@ -108,15 +108,16 @@ class Series:
         with _alone(place):
             refuse_occupied(place)
             before = self._loaded()
-            if isinstance(span, RunningSpan):
-                budget, prior = step_budget(budget, self._known or 0), None
+            running = isinstance(span, RunningSpan)
+            budget = step_budget(budget, self._known or 0) if running else budget
+            _refuse_another_way(before, budget)
+            prior = self._summed(before, bars=False) if before and not running else None
+            if running:
                 options = {"check": 0, "mechanism": "projection", "shares": "fixed", **options}
-            else:
-                prior = self._summed(before, bars=False) if before else None
-                if (
-                    before and options.get("mechanism", "projection") == "projection"
-                ):  # of all pairs, for the sum
-                    options = {"mechanism": "projection", "shares": "pairs", **options}
+            elif (
+                before and options.get("mechanism", "projection") == "projection"
+            ):  # of all pairs, for the sum
+                options = {"mechanism": "projection", "shares": "pairs", **options}
             asked: dict[str, Any] = {"schema": self.schema, "workload": self._workload, "prior": prior}
             asked |= {"ledger": self._ledger, "dataset": self._dataset, "period": span}
             made = release(table, budget=budget, progress=tell, **asked, **options)
@@ -183,16 +184,18 @@ class Series:
         return found
 
     def _next(self, period: str | None, ledger: Place) -> Span:
-        """The period that is named; otherwise that after the last one that was charged, released or not."""
+        """The period that is named; otherwise the first after the last of the series that was not charged yet."""
         if self._known is not None:
             return self._next_known(period, self._known)
         if period is not None:
             return _single(self._calendar.span(period))
-        charged = Books(ledger).read(self._dataset).costs
-        ends = [max(each.parts) for each in charged if each.parts] + [each.last for each in self._spans()]
-        if not ends:
+        charged = {part for each in Books(ledger).read(self._dataset).costs for part in each.parts}
+        if not (there := {each.last for each in self._spans()} or charged):
             raise DataError("name the first period of the series, like 2024-Q1")
-        return Span(self._calendar, max(ends) + 1, max(ends) + 1)
+        after = max(there) + 1
+        while after in charged:
+            after += 1
+        return Span(self._calendar, after, after)
 
     def _next_known(self, period: str | None, number: int) -> RunningSpan:
         """One after the other, from the first to the last of a known number: each total needs those before it."""
@@ -209,6 +212,17 @@ class Series:
         if last - first >= number:
             raise DataError(f"this series has {number} periods, and all have been released; begin another")
         return RunningSpan(self._calendar, first, last, PARTS)
+
+
+def _refuse_another_way(before: Sequence[Release], step: Budget) -> None:
+    """A known number of periods is known from the first on, and so is what each of them costs."""
+    running = step.neighbours == Neighbours.IN_PARTS
+    for each in before[-1:]:
+        if is_running(each) != running or (running and each.certificate["budget"]["epsilon"] != step.epsilon):
+            raise DataError(
+                "this series was begun with another number of periods, or another budget for all of them; give the "
+                "same --periods and --epsilon every time"
+            )
 
 
 def _single(span: Span) -> Span:

@@ -23,7 +23,7 @@ from dualquery.fitting.fit import fit, product_start
 from dualquery.fitting.fitter import COUNT_SECONDS, Effort, Fitting, Rows
 from dualquery.fitting.measured import HALF_NORMAL, Measured, MeasuredTables, Numbers
 from dualquery.fitting.posteriors import denoised
-from dualquery.fitting.prior import follows
+from dualquery.fitting.prior import Dependence
 from dualquery.fitting.shrink import points, posterior
 from dualquery.mechanisms.floors import MISFITS
 from dualquery.mechanisms.means import Means, means_for
@@ -167,13 +167,14 @@ class ByChosenPairs:
         inside = () if self.means is None else self.means.measured(curator, more[-1], paid[-1])
         if task.prior is not None:
             all_pairs = quarter_powers(list(sets), task.domain, task.budget.neighbours)
+            said = Dependence.of(raw, sets, task.prior, rng)
 
-            def pairs(stage: Stage, place: int) -> list[Measured]:
-                chosen = stage.chosen(all_pairs, task.domain, task.budget.neighbours)
+            def pairs(stage: Stage, place: int, shares: Mapping[Set, float] = all_pairs) -> list[Measured]:
+                chosen = stage.chosen(shares, task.domain, task.budget.neighbours)
                 return stage.measured(curator, paid[place], chosen)
 
-            tested = pairs(more[0], 3)
-            if follows(raw, tested, task.prior, rng):
+            tested = pairs(more[0], 3, said.shares or all_pairs)
+            if said.apart and said.borne_out_by(tested, raw.total):
                 for told in (tested, pairs(second, 1), pairs(last, 2)):
                     raw = raw.joined(told)
                 return of_tables(cautious(replace(raw, inside=inside)), at_once=False)
