@@ -1,6 +1,6 @@
 """Schemas found privately, beside schemas made by hand and beside edges at quantiles of a range that is given.
 
-    python -m benchmarks.drafts [diamonds | flchain | adult | chile | births]...
+    python -m benchmarks.drafts [--source dpsynth=DIR] [diamonds | flchain | adult | chile | births]...
 
 Everything within ε = 1 and δ = 10⁻⁶ in all, a record is replaced; three seeds. A draft has ε = 0.3, its release 0.92
 (what a ledger leaves); a schema that is free has a release of ε = 1. `tv2` as `benchmarks.numbers` has it, over all
@@ -9,6 +9,8 @@ columns of the table: a pair with a column that a schema leaves out counts as wh
     hand-made           32 bins of equal width over a range that anybody would give; categories listed
     range given         the same range; about as many bins as a draft has, at quantiles of 1,024 noisy cells of equal
                         width (of a draft's ε)
+    dpsynth             the same range and categories; edges by dpsynth's own code, which bisects at noisy medians
+                        (a checkout of github.com/google/dpsynth is given by --source)
     read off            the unpaid draft: edges of the table itself, not private
     private             categories listed, everything that is a number found privately
     all private         nothing listed
@@ -18,10 +20,14 @@ Releases after a draft use its counts again; what that is worth is shown beside 
 
 from __future__ import annotations
 
+import importlib.util
+import math
 import sys
 from dataclasses import replace
 from itertools import combinations
+from pathlib import Path
 from statistics import fmean
+from typing import Any
 
 import numpy as np
 import pandas as pd
@@ -50,6 +56,8 @@ from dualquery.types import silent
 DRAFT, AFTER, WHOLE, DELTA = 0.3, 0.92, 1.0, 1e-6
 SEEDS = (0, 1, 2)
 CELLS = 1024
+GRID = 10_000_000  # dpsynth's
+SOURCE: dict[str, Any] = {}  # the module of dpsynth that finds edges, where it is given
 FROM_HERE_ON = 50_000  # rows: private drafts of everything are required to be good
 RANGES = {
     "adult": {
@@ -113,6 +121,29 @@ def range_given(name: str, frame: pd.DataFrame, seed: int) -> Domain:
     return of_ranges(name, frame, found)
 
 
+def dpsynth(name: str, frame: pd.DataFrame, seed: int) -> Domain:
+    """As its NumericalInitializer has it: shares of ρ fall fourfold a level from the finest on, a fine grid.
+
+    Its exponential mechanism takes a score that moves by ½ where a record comes or goes; one that is replaced
+    moves it by 1, so each level has half its ε. ρ is what Gaussian noise of this budget has: more than theirs.
+    """
+    rng, levels = np.random.default_rng(seed), round(math.log2(number_of_bins(len(frame))))
+    rho = gaussian_mu(DRAFT, DELTA) ** 2 / 2 / len(RANGES[name])
+    weights = 4.0 ** np.arange(levels)[::-1]
+    epsilons = np.sqrt(8 * rho * weights / weights.sum()) / 2
+    found = {}
+    for each, (low, high) in RANGES[name].items():
+        values = frame[each].dropna().to_numpy(float)
+        whole = bool((values % 1 == 0).all())
+        cells = int(high - low) + 1 if whole else GRID
+        step = (high - low) / (cells - 1)
+        counts = np.bincount(np.rint((np.clip(values, low, high) - low) / step).astype(int), minlength=cells)
+        jitter = "refine" if whole else "symmetric"
+        inner = SOURCE["dpsynth"].quantiles_from_histogram(rng, counts, epsilons, jitter)
+        found[each] = np.unique([low, *(low + np.array(inner) * step), high])
+    return of_ranges(name, frame, found)
+
+
 def read_off(name: str, frame: pd.DataFrame, seed: int) -> Domain:
     return replace(schema_draft(frame).schema, draft=False).domain
 
@@ -129,6 +160,7 @@ def all_private(name: str, frame: pd.DataFrame, seed: int) -> Draft:
 WAYS = {
     "hand-made": (hand_made, WHOLE),
     "range given": (range_given, AFTER),
+    "dpsynth": (dpsynth, AFTER),
     "read off": (read_off, WHOLE),
     "private": (private, AFTER),
     "all private": (all_private, AFTER),
@@ -162,13 +194,24 @@ def tv2(frame: pd.DataFrame, made: pd.DataFrame) -> float:
 
 
 def main() -> None:
-    asked = sys.argv[1:] or list(RANGES)
+    asked = sys.argv[1:]
+    if "--source" in asked:
+        place = asked.index("--source")
+        file = Path(asked[place + 1].removeprefix("dpsynth=")) / "dpsynth" / "local_mode" / "_quantiles.py"
+        spec = importlib.util.spec_from_file_location("dpsynth_quantiles", file)
+        assert spec is not None
+        assert spec.loader is not None
+        SOURCE["dpsynth"] = importlib.util.module_from_spec(spec)
+        spec.loader.exec_module(SOURCE["dpsynth"])
+        del asked[place : place + 2]
+    ways = {way: made for way, made in WAYS.items() if way != "dpsynth" or SOURCE}
+    asked = asked or list(RANGES)
     if unknown := [name for name in asked if name not in RANGES]:
         sys.exit(f"no table '{unknown[0]}'; there are {', '.join(RANGES)}")
     for name in asked:
         frame = table(name)
         runs: dict[str, list[float]] = {}
-        for way, (make, epsilon) in WAYS.items():
+        for way, (make, epsilon) in ways.items():
             try:
                 runs[way] = [tv2(frame, released(frame, make(name, frame, s), epsilon, s)) for s in SEEDS]
             except BudgetError as refused:
@@ -180,11 +223,12 @@ def main() -> None:
             ratios = [found / each for found, each in zip(runs[way], alone, strict=True)]
             figures.append(Figure.mean(f"{way}, over the same without its counts", ratios))
         for way, most in REQUIRED.items():
-            least = min(fmean(runs["hand-made"]), fmean(runs["range given"]))
+            others = [way for way in ("hand-made", "range given", "dpsynth") if way in runs]
+            least = min(fmean(runs[way]) for way in others)
             needed = way == "private" or len(frame) >= FROM_HERE_ON
             if way in runs:
                 ratios = [each / least for each in runs[way]]
-                words = f"{way}, over the better of hand-made and range given"
+                words = f"{way}, over the best of {', '.join(others)}"
                 figures.append(Figure.mean(words, ratios, most if needed else None))
         show(f"{name}, {len(frame):,} rows × {len(frame.columns)}", figures)
 

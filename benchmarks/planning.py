@@ -6,7 +6,7 @@ Predicted over true mean error of all 2-way and of all 3-way tables, δ = 10⁻�
 accounting, ε = .1, .3, 1, 3 and 10; one run a point, two of tables below 10,000 records. The schemas of Adult and
 NLTCS are those of experiments/schemas, all others drafts. With --wanted: true mean error over the wanted one, which
 is what is predicted at ε = .5 and at ε = 5, in one figure; the ε is found by `dualquery plan --error`. The constants
-of `mechanisms.projection.predicted` were chosen while looking at all tables but the last three.
+of `mechanisms.projection.predicted` were chosen while looking at all of these tables.
 """
 
 from __future__ import annotations

@@ -103,6 +103,7 @@ def test_from_a_file_to_a_signed_release_in_twelve_clicks(browser: Any, here: Si
     told = page.inner_text("#release-command")
     sits.click("#release")
     page.wait_for_selector("#result-step:not([hidden])")
+    assert page.locator("#result details li", has_text="certificate.json").count() == 1
     with sits.context.expect_page() as opened:
         sits.click("#look")
     opened.value.wait_for_url("**/look/**")

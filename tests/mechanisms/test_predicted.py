@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from itertools import combinations
 from typing import Any
 
@@ -104,6 +105,36 @@ def test_bins_of_different_widths_are_taken_to_be_filled() -> None:
     names = Categorical("names", tuple("abcdefgh"))
     first = [float(likely_ones(Domain((column,)))[0][0]) for column in (even, drafted, few, names)]
     assert first[1] == first[2] < first[0] == first[3]
+
+
+def test_what_a_schema_says_of_dependence() -> None:
+    """Few values tell little, two numbers in bins much, and most pairs less than a few."""
+    bins = tuple(map(float, range(9)))
+    named = [Categorical(name, tuple("abcdefgh")) for name in "xy"]
+    few = [Categorical(name, ("no", "yes")) for name in "uv"]
+    schema = Domain((*named, *few, Numeric("n", bins), Numeric("m", bins)))
+    theta = predicted._dependence(schema, [(0,), (0, 1), (2, 3), (0, 4), (4, 5), (0, 1, 2)])
+    assert theta[1] == theta[3] == pytest.approx(0.5 * 7 / 8)
+    assert theta[2] == pytest.approx(0.5 / 2)
+    assert theta[4] == 2 * theta[1]
+    assert theta[0] == 1.0
+    assert theta[5] == predicted.LARGER
+    points, weights = np.array(predicted.LAW).T
+    assert [weights.sum(), weights @ points, weights @ points**2] == pytest.approx([1, 1, 2], abs=1e-3)
+
+
+def test_a_triple_that_is_not_measured_is_better_where_its_pairs_are_known() -> None:
+    task = Task(marginals(domain(6, 6, 6), 3), 10**6, budget(1.0))
+    ones, pairs = [(0,), (1,), (2,)], list(combinations(range(3), 2))
+    errors = [
+        predicted._errors_of_sets(
+            task, dict.fromkeys(ones, 1.0) | dict.fromkeys(pairs, variance), [(0, 1, 2)]
+        )
+        for variance in (1.0, 1e8, 1e12)
+    ]
+    assert errors[0] < errors[1] < errors[2]
+    implied = 0.8 * math.sqrt(3) * (0.5 * 5 / 6) ** 2 * (5 / 6) ** 1.5  # all that pairs would tell
+    assert errors[2] == pytest.approx(implied, rel=0.1)
 
 
 def made(records: Records, order: int, epsilon: float) -> tuple[float, Plan[Any]]:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import json
+import math
 from dataclasses import replace
 from fractions import Fraction
 from pathlib import Path
@@ -12,6 +13,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.csv
 import pytest
+from scipy.stats import norm
 
 from dualquery import (
     Accounting,
@@ -39,9 +41,13 @@ from dualquery.ledger.books import Books, create
 from dualquery.privacy.accounting import after_all, opened
 from dualquery.privacy.budget import decimal
 from dualquery.privacy.curator import Curator
+from dualquery.releases import draft_columns
+from dualquery.releases.draft_columns import MISSED, Looks
 from dualquery.releases.seal import canonical
 from dualquery.table.draft import certificate_beside
 from dualquery.table.schema import MARK, parse_schema
+from dualquery.table.tree import Tree
+from dualquery.table.written import FORMS
 
 pytestmark = pytest.mark.usefixtures("few_rows")
 
@@ -430,3 +436,26 @@ def test_of_two_answers_that_everybody_knows_the_rare_one_has_its_place(
         assert columns_of(draft.schema)["answer"].values == found
     codes = encode(table, draft.schema).columns[0]
     assert np.count_nonzero(codes == 1) == 1
+
+
+@pytest.mark.parametrize("missing", [0, 300, 500, 5_000])
+def test_missing_cells_are_seen_in_what_other_forms_leave(missing: int) -> None:
+    """As often as noise of both numbers together, of variance 2/3 σ², would have it; rarely where there are none."""
+    rng, sigma, rows = np.random.default_rng(0), 285.0, 100_000
+    truth = np.zeros(len(FORMS))
+    truth[FORMS.index("empty")], truth[FORMS.index("0 decimals")] = missing, rows - missing
+    found = [
+        Looks("a", np.rint(truth + rng.normal(0, sigma, len(FORMS))), sigma, 10.0, 1.0, rows).missing
+        for _ in range(400)
+    ]
+    deviation = sigma * math.sqrt(2 / 3)
+    assert np.mean(found) == pytest.approx(norm.cdf(missing / deviation - MISSED), abs=0.08)
+
+
+def test_days_that_noise_has_seen_far_beyond_are_clamped() -> None:
+    tree, days = Tree(1.0), np.repeat([2.0**14 + 5, 2.0**24 + 5], 10_000)
+    while not tree.done:
+        tree.fill(np.histogram(days, tree.edges)[0].astype(np.float64), 10.0)
+    looks = Looks("day", np.zeros(len(FORMS)), 10.0, 10.0, 1.0)
+    made = draft_columns.numbers(looks, draft_columns._dates(looks), tree, 8)
+    assert made.labels[-1].startswith("2999")

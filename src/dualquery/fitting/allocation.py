@@ -81,13 +81,19 @@ class Allocation:
 
 
 def predicted_curves(
-    sets: Sequence[Set], ones: Mapping[int, Cells], rows: float, units: Reals, larger: float = 0.0
+    sets: Sequence[Set],
+    ones: Mapping[int, Cells],
+    rows: float,
+    units: Reals,
+    dependence: Reals | None = None,
 ) -> Curves:
     """E_S of every set. units[S] is the variance, in records², of a cell of its interaction for the whole budget.
 
-    `larger` is θ of sets of three and more.
+    `dependence` is θ, one a set; where none is given, that of pairs, and nothing for larger sets.
     """
-    dependence = {1: 1.0, 2: DEPENDENCE}  # nothing is known of a one-way table beforehand
+    if dependence is None:
+        usual = {1: 1.0, 2: DEPENDENCE}  # nothing is known of a one-way table beforehand
+        dependence = np.array([usual.get(len(members), 0.0) for members in sets])
     used = set().union(*sets)
     histograms = np.zeros((1 + max(used), _BINS))
     for j in used:
@@ -95,12 +101,12 @@ def predicted_curves(
     widest = max(map(len, sets))
     length = widest * (_BINS - 1) + 1
     errors, none = np.empty((len(sets), len(_DEVIATIONS))), np.empty(len(sets))
-    by_order: dict[int, list[int]] = {}
-    for place, members in enumerate(sets):
-        by_order.setdefault(len(members), []).append(place)
-    for order, places in by_order.items():
+    alike: dict[tuple[int, float], list[int]] = {}
+    for place, (members, theta) in enumerate(zip(sets, dependence.tolist(), strict=True)):
+        alike.setdefault((len(members), theta), []).append(place)
+    for (order, theta), places in alike.items():
         means = np.exp(-BIN * np.arange(length))
-        squared = (dependence.get(order, larger) * means) ** 2 + np.minimum(means / rows, (2 * means) ** 2)
+        squared = (theta * means) ** 2 + np.minimum(means / rows, (2 * means) ** 2)
         apart = np.sqrt(squared)
         kernel = apart[:, None] * _DEVIATIONS / np.sqrt(apart[:, None] ** 2 + _DEVIATIONS**2)
         cells = np.zeros((len(places), length))

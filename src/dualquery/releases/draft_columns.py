@@ -47,6 +47,7 @@ MISSED = (
 )
 SOME, OFTEN = 1.5, 200  # records a person
 OTHER = "other"  # the label of what is not listed
+FIRST_DAY, LAST_DAY = -354_285, 376_199  # of the years 1000 to 2999: noise may see some beyond
 EVERY_ROW = 0.9  # of the records that have a text of their own: an id
 # Of two answers that everybody knows the rarer one has a place, seen or not: no cell is needed to know of it.
 ANSWERS = (
@@ -84,6 +85,7 @@ class Looks:
     sigma: float
     distinct: float
     distinct_sigma: float
+    rows: int | None = None  # the number of records, where it is public
 
     def of(self, names: Sequence[str], least: float = -math.inf) -> float:
         """How many cells have one of these forms, of those that have at least so many."""
@@ -92,8 +94,16 @@ class Looks:
 
     @property
     def missing(self) -> bool:
-        """Whether there are missing cells, as far as noise lets one see."""
-        return self.of(("empty", "marker")) > MISSED * self.sigma * math.sqrt(2)
+        """Whether there are missing cells, as far as noise lets one see: as counted, and as all but the others.
+
+        Two numbers of noise σ² each say the one, those of the k other forms that are there the other.
+        """
+        found, precision = self.of(("empty", "marker")) / 2, 1 / 2
+        there = [each for each in (*NUMBERS, *DATES, *TEXTS) if self.of((each,)) > SEEN * self.sigma]
+        if self.rows is not None and there:
+            found += (self.rows - self.of(there)) / len(there)
+            precision += 1 / len(there)
+        return found > MISSED * self.sigma * math.sqrt(precision)
 
 
 def left_out(looks: Looks, rows: float) -> LeftOut | None:
@@ -188,7 +198,7 @@ def _periods(looks: Looks, reading: Reading, edges: Sequence[float], middle: flo
     by = "month" if reading.months and by == "day" else by
 
     def said(day: float) -> str:
-        moment = datetime(1970, 1, 1) + timedelta(days=int(day))
+        moment = datetime(1970, 1, 1) + timedelta(days=min(max(int(day), FIRST_DAY), LAST_DAY))
         return period_text(period_of(moment, by).first, by)
 
     place = _place(looks, said(middle))

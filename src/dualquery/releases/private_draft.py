@@ -342,7 +342,7 @@ class _Found:
         forms, sigma = self._measure([SortedCells(each, len(FORMS), forms_of) for each in names], plan.forms)
         distinct, off = self._measure([DistinctTexts(each) for each in names], plan.distinct)
         self._looks = [
-            Looks(name, part, sigma, float(number), off)
+            Looks(name, part, sigma, float(number), off, plan.rows)
             for name, part, number in zip(names, np.split(forms, len(names)), distinct, strict=True)
         ]
         self.rows = plan.rows or float(forms.sum() / len(names))

@@ -266,13 +266,13 @@ async function release() {
   try {
     const job = await run(at("release-job"), "/v1/release", wanted(), state.releasing);
     settled();
+    await refresh(); // the files of the release are listed with it
     shown(job);
   } catch (problem) {
     if (problem.job || problem.status) settled();
     throw problem;
   } finally {
     if (state.table) await spent();
-    await refresh();
     if (state.table) await mark();
   }
 }
@@ -291,8 +291,8 @@ async function resume() {
     open("release");
     const job = await follow(at("release-job"), begun);
     settled();
-    shown(job);
     await refresh();
+    shown(job);
   } catch (problem) {
     if (problem.job || problem.status) settled();
     if (!problem.job && problem.status !== 404) throw problem;
@@ -310,7 +310,7 @@ function shown(job) {
   at("result").replaceChildren(
     facts([
       ["Privacy", found.private ? `ε = ${Number(found.spent.epsilon.toPrecision(4))} of ${found.budget.epsilon}, δ = ${Number(found.budget.delta.toPrecision(3))}, neighbours ${found.budget.neighbours}` : "NOT PRIVATE: do not publish"],
-      ["Rows", found.synthetic_rows === null ? "answers only" : whole(found.synthetic_rows)],
+      ["Synthetic rows", found.synthetic_rows === null ? "answers only" : whole(found.synthetic_rows)],
       ["Predicted error", found.predicted_error.mean === null ? "unknown" : `${asPoints(found.predicted_error.mean)} percentage points on average`],
       ["Measured error", measured.length ? measured.join("; ") : `not measured${found.check?.why_not ? `: ${found.check.why_not}` : ""}`],
       ...(found.accepted ? [["Verdict", make("b", { class: VERDICTS[found.accepted.verdict] }, found.accepted.verdict)]] : []),

@@ -1,8 +1,14 @@
 """How wrong the answers of a workload will be on average, from the noise of the interactions that are measured.
 
 Measured with noise of variance v the interaction of B is wrong by E_B(v) in L1, with one-way tables as they mostly
-are (`fitting.allocation`); what is not measured is wrong by what pairs are taken to depend, and for larger sets by
-what sampling alone makes of them. A query that accepts m_j of the k_j values of each attribute j of a set T is off
+are (`fitting.allocation`), and a dependence θ that follows an exponential law, for most pairs depend little and a
+few much. Its mean is θ_S = ½ √Π_{j ∈ S} (1 − 1/k_j) of a pair, for few values cannot tell much, and twice that of
+two numbers in bins. A triple that is not measured is wrong by what sampling makes of it, by a little more, and by
+what its pairs would imply if they were known: r_ab r_ac for any two, of which with errors e in r
+
+    θ_ab² θ_ac² − (θ_ab² − e_ab²)(θ_ac² − e_ac²)
+
+is missing. A query that accepts m_j of the k_j values of each attribute j of a set T is off
 by about
 
     √ Σ_{B ⊆ T} (E_B / Π_{j ∈ B} k_j)² · Π_{j ∈ B} m_j (k_j − m_j)/(k_j − 1) · Π_{j ∈ T∖B} (m_j/k_j)²,
@@ -14,14 +20,15 @@ over some of them that everybody can draw again. What the prediction is worth: d
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from itertools import combinations
 
 import numpy as np
 from numpy.typing import NDArray
 
 from dualquery.errors import QueryError
-from dualquery.fitting.allocation import predicted_curves
+from dualquery.fitting.allocation import DEPENDENCE, predicted_curves
+from dualquery.fitting.measured import HALF_NORMAL
 from dualquery.mechanisms.mechanism import Task
 from dualquery.mechanisms.shares import MOST_VARIANCE
 from dualquery.queries.group import NONE, ProductRows
@@ -31,11 +38,15 @@ from dualquery.types import Cells, Reals, Set
 MOST_QUERIES = 5_000  # that are looked at
 MOST_ORDER = 4  # of interactions that are looked at
 NAMES, LONGER = 1.75, 0.5  # shares of k values fall as rank^−(1.75 + .5 ln(k/4)): of many names most are rare
-NUMBERS = 1.25  # where numbers have bins of different widths, as drafts give them, or one for each of a few
+NUMBERS = 1.2  # where numbers have bins of different widths, as drafts give them, or one for each of a few
 EVEN = (
     1.5  # times the narrowest: bins that differ by less are of equal width, and long tails leave most empty
 )
-UNSURE = 1.15  # so that few real tables are wrong by more (benchmarks/planning.py, on which all of these were chosen)
+BINS = 2.0  # times as much as others: two columns that are numbers in bins
+LARGER = 0.02  # θ of sets of three and more, beyond what their pairs imply
+LAW = ((0.4158, 0.7111), (2.2943, 0.2785), (6.2899, 0.0104))  # points and weights of the exponential law
+MOST_DEPENDENCE = 2.0  # no table lies farther from independence, in L1
+UNSURE = 1.11  # so that few real tables are wrong by more (benchmarks/planning.py, on which all of these were chosen)
 
 
 def likely_ones(domain: Domain) -> dict[int, Cells]:
@@ -104,22 +115,52 @@ def _of_parities(task: Task, variances: Mapping[Set, float], parities: NDArray[n
 
 
 def _errors_of(task: Task, variances: Mapping[Set, float], attributes: NDArray[np.int32]) -> Reals:
-    """E_B of the set of attributes in each row, which is padded with −1; 0 where all of it is padding, or constant.
-
-    Centring takes a part of what sampling makes of a cell: √Π (k_j − 1)/k_j is left.
-    """
+    """E_B of the attributes in each row, which is padded with −1; 0 where all of it is padding, or constant."""
     sizes = task.domain.sizes.tolist()
     sets, place = np.unique(np.sort(attributes, axis=1), axis=0, return_inverse=True)
     members = [tuple([j for j in row if j != NONE]) for row in sets.tolist()]
     known = [number for number, s in enumerate(members) if s and all(sizes[j] > 1 for j in s)]
-    kept = {s: math.prod([1 - 1 / sizes[j] for j in s]) for s in (members[number] for number in known)}
     found = np.zeros(len(members))
-    if kept:
-        units = np.array([part * variances.get(s, math.inf) for s, part in kept.items()])
-        curves = predicted_curves(
-            list(kept), likely_ones(task.domain), task.rows, np.minimum(units, MOST_VARIANCE)
-        )
-        left = np.array([math.sqrt(part) if len(s) > 2 else 1.0 for s, part in kept.items()])
-        found[known] = np.minimum(curves.at(np.ones(len(kept))), left * curves.errors[:, 0])
+    if known:
+        found[known] = _errors_of_sets(task, variances, [members[number] for number in known])
     errors: Reals = found[np.ravel(place)]
     return errors
+
+
+def _errors_of_sets(task: Task, variances: Mapping[Set, float], sets: Sequence[Set]) -> Reals:
+    """Centring takes a part of what a table beyond its pairs holds: √Π (k_j − 1)/k_j is left."""
+    sizes = task.domain.sizes.tolist()
+    kept = np.array([math.prod([1 - 1 / sizes[j] for j in s]) for s in sets])
+    units = np.minimum(kept * [variances.get(s, math.inf) for s in sets], MOST_VARIANCE)
+    ones, thetas = likely_ones(task.domain), _dependence(task.domain, sets)
+    measured, none = np.zeros(len(sets)), np.zeros(len(sets))
+    for times, weight in LAW:
+        some = np.where([len(s) == 2 for s in sets], np.minimum(times * thetas, MOST_DEPENDENCE), thetas)
+        curves = predicted_curves(sets, ones, task.rows, units, some)
+        measured += weight * curves.at(np.ones(len(sets)))
+        none += weight * curves.errors[:, 0]
+    triples = [place for place, s in enumerate(sets) if len(s) == 3]
+    if triples:
+        pairs = sorted({pair for place in triples for pair in combinations(sets[place], 2)})
+        depend = _dependence(task.domain, pairs)
+        wrong = np.minimum(_errors_of_sets(task, variances, pairs) / HALF_NORMAL, depend)
+        held = dict(zip(pairs, zip(depend**2, wrong**2, strict=True), strict=True))
+        for place in triples:
+            both = combinations([held[pair] for pair in combinations(sets[place], 2)], 2)
+            implied = sum(s * t - (s - d) * (t - e) for (s, d), (t, e) in both)
+            none[place] = math.hypot(none[place], HALF_NORMAL * math.sqrt(implied))
+    larger = np.array([len(s) > 2 for s in sets])
+    unmeasured = np.where(larger, np.sqrt(kept), 1.0) * none
+    errors: Reals = np.minimum(np.where(larger & (units == MOST_VARIANCE), math.inf, measured), unmeasured)
+    return errors
+
+
+def _dependence(domain: Domain, sets: Sequence[Set]) -> Reals:
+    """θ of each set; nothing is known of a one-way table beforehand."""
+    numbers = {domain.starts[n] for n, column in enumerate(domain.columns) if isinstance(column, Numeric)}
+    tell, theta = (1 - 1 / domain.sizes).tolist(), {1: 1.0, 2: DEPENDENCE}
+    found = np.array([theta.get(len(s), LARGER) for s in sets])
+    for place, s in enumerate(sets):
+        if len(s) == 2:
+            found[place] *= math.sqrt(tell[s[0]] * tell[s[1]]) * (BINS if numbers.issuperset(s) else 1.0)
+    return found

@@ -27,7 +27,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from dualquery.errors import BudgetError, DualQueryError
-from dualquery.fitting.allocation import Curves, Overlaps, predicted_curves
+from dualquery.fitting.allocation import DEPENDENCE, Curves, Overlaps, predicted_curves
 from dualquery.fitting.fit import LIKELY, RefittingDataPlayer, product_start
 from dualquery.fitting.fitter import COUNT_SECONDS, SCOUT, VISIT_SECONDS, Chains, Effort, Fitting
 from dualquery.fitting.measured import (
@@ -216,7 +216,8 @@ class Shape:
         alike = [
             (len(s), sum(sizes[j] == 2 for j in s), math.floor(math.log2(self.entries[s]) / 2)) for s in sets
         ]
-        curves = predicted_curves(sets, assumed_ones(task), task.rows, np.ones(len(sets)), LARGER_DEPENDENCE)
+        thetas = np.array([{1: 1.0, 2: DEPENDENCE}.get(len(s), LARGER_DEPENDENCE) for s in sets])
+        curves = predicted_curves(sets, assumed_ones(task), task.rows, np.ones(len(sets)), thetas)
         # centring takes the same part of what sampling makes of a cell and of its noise
         centred = np.sqrt([math.prod((sizes[j] - 1) / sizes[j] for j in s) for s in sets])
         curves = Curves(curves.sets, curves.shares, centred[:, None] * curves.errors)
