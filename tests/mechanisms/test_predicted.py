@@ -18,7 +18,7 @@ from dualquery.mechanisms.projection.predicted import likely_ones, predicted_err
 from dualquery.privacy.budget import Accounting
 from dualquery.privacy.ledger import Ledger
 from dualquery.queries.families import from_spec, from_texts, marginals
-from dualquery.releases.enough import LEAST, enough_for
+from dualquery.releases.enough import AIM, LEAST, enough_for
 from dualquery.releases.plan import settled_plan
 from dualquery.table.domain import Numeric
 from dualquery.types import silent
@@ -181,7 +181,9 @@ def test_the_least_epsilon_for_a_wish() -> None:
         for wish in (0.005, 0.002, 0.0005):
             found = enough_for(wish, budget(50.0), planned)
             assert (
-                found.settled.plan.mean_error <= wish < planned(budget(0.98 * found.epsilon)).plan.mean_error
+                found.settled.plan.mean_error
+                <= AIM * wish
+                < planned(budget(0.98 * found.epsilon)).plan.mean_error
             )
             epsilons, errors = zip(*found.curve, strict=True)
             assert list(epsilons) == sorted(epsilons)
@@ -199,7 +201,9 @@ def test_a_wish_that_anything_meets_costs_next_to_nothing() -> None:
 def test_a_wish_in_python() -> None:
     asked: dict[str, Any] = {"workload": "marginals:2", "records": ROWS, "error": 0.002}
     found = dualquery.choose_epsilon(SCHEMA, **asked)
-    assert found.plan.mean_error <= 0.002
+    assert found.plan.mean_error <= AIM * 0.002
+    enough = Budget(found.epsilon * 0.97, found.settled.budget.delta)  # predicts the wish, though not the aim
+    assert dualquery.choose_epsilon(SCHEMA, budget=enough, **asked).plan.mean_error <= 0.002
     most = Budget(20, found.settled.budget.delta, dualquery.PersonReplace(3))
     person = dualquery.choose_epsilon(SCHEMA, budget=most, **asked)
     assert 2.5 < person.epsilon / found.epsilon < 5  # three records move thrice as far

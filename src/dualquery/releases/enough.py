@@ -31,6 +31,7 @@ from dualquery.releases.plan import Settled, settled_plan
 from dualquery.table.domain import Domain
 
 LEAST, MOST = 0.001, 50.0  # ε
+AIM = 0.93  # of the wish: predictions are right within about a tenth, and true errors shall seldom lie above it
 STEPS = 12  # of the bisection: to a few thousandths of ε
 AROUND = (1 / 8, 1 / 4, 1 / 2, 1.0, 2.0, 4.0, 8.0)  # times the ε that was found
 Planned = Callable[[Budget], Settled]
@@ -67,7 +68,7 @@ def choose_epsilon(
     accept: GivenAcceptance | None = None,
     **options: object,
 ) -> Enough:
-    """The least ε whose plan predicts a mean error of at most `error`, a fraction of the table; needs no data.
+    """The least ε whose plan predicts a mean error safely below `error`, a fraction of the table; needs no data.
 
     `budget` is the most that may be spent, with its δ and neighbours; all else is as for `dualquery.plan`. What comes
     back has the `epsilon`, its `plan`, and the `curve`: pairs of ε and the mean error that it would give.
@@ -81,7 +82,7 @@ def choose_epsilon(
 
 
 def enough_for(error: float, most: Budget, planned: Planned) -> Enough:
-    """The least ε up to that of a budget whose predicted mean error is at most `error`, in three figures, upwards."""
+    """The least ε up to a budget's that predicts a mean error of at most AIM · `error`, in three figures, upwards."""
     if isinstance(error, bool) or not isinstance(error, Real) or not 0 < error < 1:
         raise BudgetError("the error wanted is a fraction of the table between 0 and 1, such as 0.01")
     largest = planned(most)
@@ -92,6 +93,8 @@ def enough_for(error: float, most: Budget, planned: Planned) -> Enough:
             "wanted; ask for fewer attributes at once, allow a larger error, or have more records"
         )
 
+    aim = max(AIM * error, reached)  # of the most that may be spent it is enough that it predicts the wish
+
     def predicted(epsilon: float) -> float:
         try:
             return planned(replace(most, epsilon=epsilon)).plan.mean_error
@@ -99,10 +102,10 @@ def enough_for(error: float, most: Budget, planned: Planned) -> Enough:
             return math.inf
 
     low, high = math.log(min(LEAST, most.epsilon)), math.log(most.epsilon)
-    if predicted(math.exp(low)) <= error:
+    if predicted(math.exp(low)) <= aim:
         high = low
     steps = STEPS if high > low else 0
-    _, high = halved(low, high, steps, lambda each: predicted(math.exp(each)) <= error)
+    _, high = halved(low, high, steps, lambda each: predicted(math.exp(each)) <= aim)
     epsilon = min(_upwards(math.exp(high)), most.epsilon)
     found = planned(replace(most, epsilon=epsilon))
     around = [_upwards(epsilon * times) for times in AROUND if times != 1.0]
