@@ -88,7 +88,7 @@ class Jobs:
                 raise ProblemError(
                     409,
                     "busy",
-                    f"something else is running (dualquery {busy.arguments[0]}), perhaps in another window; wait",
+                    f"something else is running, perhaps in another window; wait for: {written(busy.arguments)}",
                 )
             before()
             job = self._known[key] = DeskJob(key, tuple(arguments))

@@ -29,7 +29,7 @@ function doing(work) {
     try {
       await work(event);
     } catch (problem) {
-      if (!problem.job) fail(problem);
+      if (!problem.job && !problem.said) fail(problem);
     } finally {
       if (pressed) pressed.disabled = false;
     }

@@ -12,8 +12,9 @@ export async function run(place, path, body, key = newKey()) {
   try {
     return await follow(place, await post(path, body, key));
   } catch (problem) {
+    if (problem.job || problem.status === 401) throw problem;
     place.replaceChildren(make("p", { class: "fault", role: "alert" }, problem.message));
-    throw problem;
+    throw Object.assign(problem, { said: true });
   }
 }
 

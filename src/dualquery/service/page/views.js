@@ -118,7 +118,7 @@ function longTable(reply, records, drawn) {
     const people = records ? [`about ${count(value, bar, records).value}`] : [];
     return [...labels, written.value, written.bar ?? "–", ...people, drawn(i)];
   });
-  return table(heads, rows, "Percent of all records");
+  return table(heads, rows, `Percent of all records, ${plural(reply.labels.length, "cell", "cells")}`);
 }
 
 function csv(reply, records) {
