@@ -31,7 +31,9 @@ from dualquery.releases.plan import Settled, settled_plan
 from dualquery.table.domain import Domain
 
 LEAST, MOST = 0.001, 50.0  # ε
-AIM = 0.91  # of the wish: predictions are right within about a tenth, and true errors shall seldom lie above it
+AIM = (
+    0.91  # of the wish: predictions are right within about a tenth, and true errors shall seldom lie above it
+)
 STEPS = 12  # of the bisection: to a few thousandths of ε
 AROUND = (1 / 8, 1 / 4, 1 / 2, 1.0, 2.0, 4.0, 8.0)  # times the ε that was found
 Planned = Callable[[Budget], Settled]
