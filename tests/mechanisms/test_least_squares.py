@@ -89,7 +89,7 @@ def test_more_rounds_come_nearer_to_what_was_measured() -> None:
 
 
 def test_what_cannot_be_paid_or_played_is_refused() -> None:
-    with pytest.raises(BudgetError, match="zcdp or gaussian"):
+    with pytest.raises(BudgetError, match="gaussian or zcdp"):
         LEAST_SQUARES.plan_for(task(1.0, Accounting.PURE), {})
     with pytest.raises(DualQueryError, match="means nothing"):
         LEAST_SQUARES.plan_for(task(1.0), {"samples": 3})
