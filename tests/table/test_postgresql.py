@@ -7,6 +7,7 @@ from typing import Any
 
 import numpy as np
 import psycopg
+import pyarrow.parquet as pq
 import pytest
 
 from dualquery.cli import run
@@ -158,3 +159,18 @@ def test_typed_cells_are_in_no_notation_of_texts(server: Server) -> None:  # noq
     assert encode(source, Domain(columns)).to_rows().tolist() == expected
     blocks = record_blocks(source, Schema(Domain(columns)), rows=1)
     assert [row for block in blocks for row in block.to_rows().tolist()] == expected
+
+
+def test_a_schema_is_drafted_from_a_table_of_a_database_and_held_against_it(
+    url: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    file, inside, outside = (tmp_path / name for name in ("people.parquet", "inside.toml", "outside.toml"))
+    pq.write_table(people(ROWS), file)
+    assert run(["schema", "draft", str(file), "--out", str(outside), "--quiet"]) == 0
+    assert run(["schema", "draft", url, "--table", "people", "--out", str(inside), "--quiet"]) == 0
+    assert inside.read_text().partition("[[")[2] == outside.read_text().partition("[[")[2]
+    lines = [line for line in inside.read_text().splitlines() if not line.startswith("draft = true")]
+    inside.write_text("\n".join(lines).replace("  # from the data", ""))
+    assert run(["schema", "check", str(inside), url, "--table", "people", "--quiet"]) == 0
+    assert run(["schema", "check", str(inside), str(file), "--table", "people"]) == 2
+    assert "--table names a table of a database" in capsys.readouterr().err

@@ -5,7 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from dualquery.cli.flags import argument, budget_from, option, with_flags
+from dualquery.cli.flags import argument, budget_from, option, table_of, with_flags
 from dualquery.cli.output import ProgressBars, say
 from dualquery.errors import SchemaError
 from dualquery.privacy.neighbours import Neighbours
@@ -64,6 +64,7 @@ def draft(
     records: int | None = None,
     dry_run: bool = False,
     encoding: str | None = None,
+    named: str | None = None,
     out: Path | None = None,
     quiet: bool = False,
     **private: Any,
@@ -82,6 +83,7 @@ def draft(
     for file in () if out is None else (out, certificate_beside(out)) if epsilon is not None else (out,):
         if file.exists():
             raise SchemaError(f"'{file}' exists already; choose another name, or remove it first")
+    source = None if table is None else table_of(table, named)
     bins: dict[str, Any] = {"quantiles": quantiles, "for_epsilon": for_epsilon}
     if epsilon is None:
         only = {"delta": delta, **private, "dry-run": dry_run, "records": records}
@@ -89,9 +91,9 @@ def draft(
             raise SchemaError(
                 f"--{given[0]} is for a private draft; say its ε too (--epsilon), or leave it out"
             )
-        made = schema_draft(table, public_reference=public_reference, encoding=encoding, **bins)
+        made = schema_draft(source, public_reference=public_reference, encoding=encoding, **bins)
     else:
-        if table is None or public_reference is not None:
+        if source is None or public_reference is not None:
             raise SchemaError("a private draft reads the private table; give it, and no public one")
         from dualquery.releases.private_draft import draft_plan, private_draft
 
@@ -99,7 +101,7 @@ def draft(
         if dry_run:
             known, unit = private["known"], private["unit"]
             plan = draft_plan(
-                table, budget=budget, known=known, unit=unit, records=records, encoding=encoding
+                source, budget=budget, known=known, unit=unit, records=records, encoding=encoding
             )
             print("\n".join(plan.lines()))
             return
@@ -110,7 +112,7 @@ def draft(
             )
         with ProgressBars(wanted=not quiet) as tell:
             made = private_draft(
-                table, budget=budget, records=records, encoding=encoding, progress=tell, **bins, **private
+                source, budget=budget, records=records, encoding=encoding, progress=tell, **bins, **private
             )
     if out is None:
         print(str(made), end="")
@@ -139,7 +141,7 @@ def _budget(epsilon: float, delta: float | None, neighbours: Neighbours, records
 @with_flags(
     schema=argument("FILE", "The schema."), table=argument("TABLE", "The private table that it should fit.")
 )
-def check(schema: Path, table: str | None = None, quiet: bool = False) -> None:
+def check(schema: Path, table: str | None = None, named: str | None = None, quiet: bool = False) -> None:
     """Say what a schema still lacks, and which columns of a table it does not fit: **internal, do not publish**.
 
     Example:
@@ -150,7 +152,7 @@ def check(schema: Path, table: str | None = None, quiet: bool = False) -> None:
     """
     from dualquery.queries.rules import checked
 
-    found = checked(schema, table)
+    found = checked(schema, None if table is None else table_of(table, named))
     if not quiet:
         print("\n".join(found.lines()))
     if not found.sound:

@@ -8,7 +8,6 @@ from typing import Annotated, Literal
 
 from pydantic import BaseModel, ConfigDict, Field
 
-from dualquery.errors import DataError
 from dualquery.table.draft import certificate_beside
 from dualquery.table.reading import BUILT_IN
 from dualquery.table.reading.postgresql import is_database
@@ -135,18 +134,21 @@ def tables_in(folder: Path) -> list[str]:
 
 def draft(asked: WantedDraft) -> list[str]:
     encoding = [] if asked.encoding is None else ["--encoding", asked.encoding]
-    if asked.named is not None:
-        raise DataError(
-            "a schema is drafted from files; save the table of the database as Parquet, or write one by hand"
-        )
-    return ["schema", "draft", *asked.arguments(), *encoding, "--out", schema_of(asked.table), "--quiet"]
+    return [
+        "schema",
+        "draft",
+        *asked.arguments(),
+        *asked.of_database(),
+        *encoding,
+        "--out",
+        schema_of(asked.table),
+        "--quiet",
+    ]
 
 
 def private_draft(asked: WantedPrivateDraft, *, unit: str | None, encoding: str | None) -> list[str]:
-    if asked.named is not None:
-        raise DataError("a schema is found in files; save the table of the database as Parquet")
     return [
-        *("schema", "draft", *asked.arguments(), "--epsilon", figure(asked.epsilon)),
+        *("schema", "draft", *asked.arguments(), *asked.of_database(), "--epsilon", figure(asked.epsilon)),
         *(() if asked.delta is None else ("--delta", figure(asked.delta))),
         *_relation(asked.neighbours, asked.records_per_person),
         *("--ledger", ledger_of(asked.table)),
@@ -158,7 +160,7 @@ def private_draft(asked: WantedPrivateDraft, *, unit: str | None, encoding: str 
 
 
 def check(asked: WantedTable) -> list[str]:
-    return ["schema", "check", schema_of(asked.table), *asked.arguments()]
+    return ["schema", "check", schema_of(asked.table), *asked.arguments(), *asked.of_database()]
 
 
 def ledger(asked: WantedLedger) -> list[str]:

@@ -87,7 +87,7 @@ async function saved() {
     close("questions", "budget", "ledger", "release");
     throw new Error("Saved. Some columns are undecided still: mark what is public, or leave them out.");
   }
-  if (!state.named) await run(at("check-job"), "/v1/check", { table: state.table });
+  await run(at("check-job"), "/v1/check", { table: state.table, named: state.named });
   at("check-job").append(make("p", { class: "good" }, "The schema is saved, and the table fits it."));
   await ready();
 }
