@@ -131,8 +131,26 @@ def test_one_unit_for_the_life_of_a_book(place: str) -> None:
         described, refused = parse_schema(schema, origin="the schema"), "table" in schema
         with pytest.raises(BudgetError, match="open another book") if refused else nullcontext():
             release(visits, schema=described, workload="marginals:1", budget=spent, ledger=place, check=0)
-        assert described.protects == ("person" if refused else "row")
+        assert described.protects == ("person by id" if refused else "row")
     assert len(books.read().charges) == 3
+
+
+@pytest.mark.parametrize("other", ["row", "ward"])
+def test_a_unit_is_told_by_its_column_and_not_by_a_name_alone(other: str) -> None:
+    """A column may be called like a row, and units of one name may hang on another column."""
+    wards = {"name": "sex", "values": ["f", "m"]}
+    by_column = parse_schema({"table": {"unit": other}, "attribute": [wards]}, origin="the schema")
+    visits = [
+        {"name": "visit", "parent": "person", "link": link, "at_most": 2, "attribute": [wards]}
+        for link in ("id", other)
+    ]
+    one, two = (
+        parse_schema({"database": {"protect": "person"}, "table": [each]}, origin="the schema")
+        for each in visits
+    )
+    rows = parse_schema({"attribute": [wards]}, origin="the schema")
+    assert by_column.protects != rows.protects
+    assert one.protects != two.protects
 
 
 def test_a_book_of_pure_releases(place: str) -> None:

@@ -248,7 +248,7 @@ def test_the_book_knows_whom_a_draft_protects(tmp_path: Path, persons: bool) -> 
         unit="patient_id", records=ROWS, force=True,
     )  # fmt: skip
     (charge,) = Books(tmp_path / "l.ledger").read().charges
-    assert charge.unit == ("patient_id" if persons else "row")
+    assert charge.unit == ("person by patient_id" if persons else "row")
 
 
 def test_a_draft_that_dies_stays_charged(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -54,7 +54,7 @@ from dualquery.table.draft import Draft, check_bins, unfit
 from dualquery.table.drafting import LeftOut
 from dualquery.table.reading import AnyTable, describe, read_table
 from dualquery.table.reading.source import WantedColumns, is_path, known_encoding
-from dualquery.table.schema import Schema
+from dualquery.table.schema import Schema, protected
 from dualquery.table.tree import LEVELS, OPENS_OCTAVE, Tree
 from dualquery.table.written import DATES, FORMS, NUMBERS, forms_of, sorted_by, texts_table
 from dualquery.types import Progress, Reals, silent
@@ -198,7 +198,7 @@ def private_draft(
         plan.refuse_hopeless()
     unit = stated.unit if stated is not None and unit is None else unit
     moving = plan.budget.neighbours.records_per_person
-    whom = "row" if unit is None or moving is None else unit
+    whom = protected(None if moving is None else unit)
     paying = ledger_of(
         plan.budget, ledger=ledger, dataset=dataset, kind="private draft", unit=whom, failure=plan.failure
     )

@@ -77,6 +77,15 @@ class About:
         return {each.name: said for each in fields(self) if (said := getattr(self, each.name)) is not None}
 
 
+def _shown(named: str) -> str:
+    return named if named.isprintable() else ascii(named)
+
+
+def protected(unit: str | None) -> str:
+    """What is protected with all its rows, of one table: a row, or whoever a column names."""
+    return "row" if unit is None else _shown(f"person by {unit.strip()}")
+
+
 @dataclass(frozen=True)
 class Schema:
     """A domain, the public rules that say which rows of the source are whose records, and whether it is a draft."""
@@ -129,9 +138,12 @@ class Schema:
 
     @property
     def protects(self) -> str:
-        """What is protected with all its rows: a row, whoever a column names, or a unit of a database."""
-        named = (self.unit or next((each.name for each in getattr(self.domain, "tables", ())), "row")).strip()
-        return named if named.isprintable() else ascii(named)
+        """What is protected with all its rows: a row, whoever a column names, or a unit of a database by its keys."""
+        tables = getattr(self.domain, "tables", ())
+        keys = sorted(
+            {key for each in tables for key in (each.key if each.parent is None else None, each.link) if key}
+        )
+        return _shown(f"{tables[0].name} by {', '.join(keys)}") if tables else protected(self.unit)
 
     @property
     def doubts(self) -> list[str]:
