@@ -684,7 +684,7 @@ FREQUENT_TEXTS = [
     Mutant("a book adds up rows and persons", "ledger/books.py", "            _refuse_other_unit(before, unit)\n", "",
            ("tests/ledger/test_book.py::test_one_unit_for_the_life_of_a_book",)),
     Mutant("a draft of persons is charged as one of rows", "releases/private_draft.py",
-           'whom = "row" if unit is None or moving is None else unit', 'whom = "row"',
+           'whom = protected(None if moving is None else unit)', 'whom = "row"',
            ("tests/releases/test_private_draft.py::test_the_book_knows_whom_a_draft_protects",)),
     Mutant("a risk is taken before the book is charged", "ledger/book.py",
            "    def risk(self, failure: Fraction) -> None:\n        self.prepay()\n",
