@@ -414,7 +414,14 @@ FIELDS: dict[str, Any] = {
         "share": CHANCE,
         "why_not": TEXT.or_null(),
         "orders": [
-            {"attributes": COUNT, "tables": COUNT, "error": NUMBER, "bar": NUMBER, "scale": NUMBER.or_null()}
+            {
+                "of?": TEXT,
+                "attributes": COUNT,
+                "tables": COUNT,
+                "error": NUMBER,
+                "bar": NUMBER,
+                "scale": NUMBER.or_null(),
+            }
         ],
     },
     "accepted?": {

@@ -337,7 +337,8 @@ def check(certificate: Certificate) -> list[str]:
     if found["why_not"] is not None:
         return [f"Could not be checked: {found['why_not']}."]
     said = [
-        f"tables of {_ATTRIBUTES[each['attributes']]} {with_bar(each['error'], each['bar'])}"
+        " of ".join(["tables", _ATTRIBUTES[each["attributes"]], *([each["of"]] if "of" in each else [])])
+        + f" {with_bar(each['error'], each['bar'])}"
         for each in found["orders"]
     ]
     return [

@@ -305,7 +305,7 @@ const VERDICTS = { pass: "good", fail: "bad", "cannot tell": "soft" };
 function shown(job) {
   const found = JSON.parse(job.output);
   const name = found.folder;
-  const measured = (found.check?.orders ?? []).map((each) => `tables of ${each.attributes === 1 ? "one column" : `${each.attributes} columns`}: ${percent(each.error)} ± ${Number((100 * each.bar).toPrecision(1))} points, summed over the cells`);
+  const measured = (found.check?.orders ?? []).map((each) => `tables of ${each.attributes === 1 ? "one column" : `${each.attributes} columns`}${each.of ? ` of ${each.of}` : ""}: ${percent(each.error)} ± ${Number((100 * each.bar).toPrecision(1))} points, summed over the cells`);
   const files = (state.desk.releases.find((each) => each.name === name)?.files ?? []).map((file) => link(file, doing(() => keep(name, file))));
   at("result").replaceChildren(
     facts([
