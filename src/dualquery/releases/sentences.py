@@ -271,7 +271,7 @@ def _found(certificate: Certificate) -> str:
 def _draft(entry: Mapping[str, Any]) -> str:
     """What was measured before, and is used again."""
     return (
-        f"What the private draft of ε = {entry['epsilon']:g} counted of "
+        f"What the private draft of ε = {entry['epsilon']:g}, δ = {number(entry['delta'])} counted of "
         f"{counted(len(entry['attributes']), 'attribute')}: it was paid for when it was made, apart from this "
         "release, and is used here once more."
     )
