@@ -17,7 +17,7 @@ from __future__ import annotations
 
 import argparse
 import copy
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import replace
 from itertools import combinations
 
@@ -28,7 +28,7 @@ from dualquery.counting.counter import MemoryCounter
 from dualquery.fitting.fit import (
     LEANING,
     MORE_LIKELY,
-    PairsToTargets,
+    MakeTargets,
     PairTargets,
     fit_and_mend,
     leaning_to_tree,
@@ -91,14 +91,14 @@ def rows_of(
     truth: Truth,
     seed: int,
     more: int = 1,
-    targets: Callable[[PairTargets], PairsToTargets] = leaning_to_tree,
+    targets: MakeTargets = leaning_to_tree,
 ) -> dict[Set, Cells]:
     """The pairs in rows that are fitted as `fit` does it."""
     rng, effort = np.random.default_rng(seed), Effort.of(None)
     effort = replace(effort, chain_rows=more * effort.chain_rows, rows=more * effort.rows)
     domain = wanted.measured.domain
     start = product_start(domain, wanted.ones, effort, rng)
-    passes = fit_and_mend(wanted, targets(wanted), start, effort, LEANING, rng, lambda: None, None)
+    passes = fit_and_mend(wanted, targets, start, effort, LEANING, rng, lambda: None, None)
     return tables_in(
         Records.from_rows(domain, effort.released(passes)), tuple(s for s in truth if len(s) == 2)
     )
@@ -135,22 +135,19 @@ def with_true_covariances(measured: MeasuredTables, truth: Truth) -> PairTargets
     return replace(wanted, likely=likely)
 
 
-def to_true_tree(truth: Truth) -> Callable[[PairTargets], PairsToTargets]:
+def to_true_tree(truth: Truth) -> MakeTargets:
     """Rows lean to the tree of the true table, with its true pairs."""
     ones = {s[0]: cells for s, cells in truth.items() if len(s) == 1}
     tree = tree_of({s: cells for s, cells in truth.items() if len(s) == 2}, ones)
 
-    def made(wanted: PairTargets) -> PairsToTargets:
-        def targets(pairs: Mapping[Set, Cells]) -> Targets:
-            found = wanted.targets(pairs)
-            for i, j in tree:
-                lean = tree_lean(truth[i, j], ones[i], ones[j], wanted.noise)
-                found.add_lean((i, j), lean, wanted.heat(LEANING))
-            return found
+    def targets(wanted: PairTargets, pairs: Mapping[Set, Cells]) -> Targets:
+        found = wanted.targets(pairs)
+        for i, j in tree:
+            lean = tree_lean(truth[i, j], ones[i], ones[j], wanted.noise)
+            found.add_lean((i, j), lean, wanted.heat(LEANING))
+        return found
 
-        return targets
-
-    return made
+    return targets
 
 
 def unknown_sample(measured: MeasuredTables, truth: Truth, rows: int) -> dict[Set, float]:

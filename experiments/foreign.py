@@ -54,7 +54,7 @@ from experiments.peer_runs import (
 from experiments.processes import DONE
 
 QUESTIONS = 500
-RUNS, PEER_RUNS = 5, 1
+RUNS, PEER_RUNS = 5, 5
 FIRST_RUNS = 3  # of ours and of what needs no tool before the peers, the others after the cheapest of them
 EPSILONS = (1.0, 0.1, 10.0)  # in the order in which they are measured
 SMALL = tuple(Case(name, 2, epsilons=EPSILONS) for name in FOREIGN if name != "births2014")

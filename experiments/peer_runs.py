@@ -73,7 +73,7 @@ def measure(data: Data, wanted: Release, terms: Terms, limit: float) -> dict[str
         try:
             answer = checked(made.answer, tables)
             errors = errors_of(answer, tables, truth_of(data, wanted.case))
-            found = {**errors, "optimal_rms": least, "seconds": made.seconds}
+            found = {**errors, "optimal_rms": least, **made.timed("seconds")}
         except BadAnswer as bad:
             outcome = f"failed: {bad}"
     return {"outcome": outcome, **found, **made.costs, **given}
@@ -85,19 +85,22 @@ class Made:
 
     ran: Ran
     answer: NDArray[Any] | None
-    seconds: float
+    seconds: float  # 0 where it had not the machine to itself
     card: str = ""  # the graphics card of another machine where it was made
 
     @property
     def costs(self) -> dict[str, Value]:
         """Processor seconds and memory, or seconds of a card: nobody watched the other machine's processor."""
         if self.card:
-            return {"card": self.card, "card_seconds": self.seconds}
+            return {"card": self.card, **self.timed("card_seconds")}
         return {
             "process_seconds": self.ran.process_seconds,
             "processor_seconds": self.ran.processor_seconds,
             "peak_gb": self.ran.peak_gb,
         }
+
+    def timed(self, name: str) -> dict[str, Value]:
+        return {name: self.seconds} if self.seconds else {}
 
 
 def make(data: Data, wanted: Release, terms: Terms, limit: float) -> Made:

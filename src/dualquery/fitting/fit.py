@@ -62,6 +62,15 @@ class PairTargets:
     noise: float
     part: float = LIKELY
 
+    def anew(self, rows: Mapping[int, Cells], rng: np.random.Generator) -> PairTargets:
+        """The same with one-way tables halfway to those of fitted rows, which know what the pairs say of them: that of
+        two cells at most one is filled, say. Pairs are shrunk anew around these.
+        """
+        total, cells = self.measured.total, dict(self.measured.interactions)
+        for j, fraction in rows.items():
+            cells[j,] = total * ((fraction + self.ones[j]) / 2 - 1 / fraction.size)
+        return PairTargets.of(replace(self.measured, interactions=cells), rng, self.part)
+
     @staticmethod
     def of(measured: MeasuredTables, rng: np.random.Generator, part: float = LIKELY) -> PairTargets:
         ones = {j: without_zeros(measured.domain, (j,), cells) for j, cells in measured.ones().items()}
@@ -223,36 +232,31 @@ def fit(
         effort, chain_rows=effort.chain_rows * effort.snapshots, snapshots=1, warm_up=SHORT_WARM_UP
     )
     tick = told(progress, effort.rounds + (again.rounds if larger else 0))
-    first = fit_and_mend(wanted, leaning_to_tree(wanted), start, effort, LEANING, rng, tick, fitter)
+    first = fit_and_mend(wanted, leaning_to_tree, start, effort, LEANING, rng, tick, fitter)
     if not larger:
         return effort.released(first)
     joined = np.concatenate(first[-effort.snapshots :], axis=1)
-    both = around_rows(wanted, joined, rng)
+    both = around_rows(wanted.measured, joined, rng)
     return effort.cut(fit_and_mend(wanted, both, joined, again, TEMPERATURE, rng, tick, fitter)[-1])
 
 
-PairsToTargets = Callable[[Mapping[Set, Cells]], Targets]
+MakeTargets = Callable[[PairTargets, Mapping[Set, Cells]], Targets]  # of these pairs
 
 
-def leaning_to_tree(wanted: PairTargets) -> PairsToTargets:
+def leaning_to_tree(wanted: PairTargets, pairs: Mapping[Set, Cells]) -> Targets:
     """Rows that lean to the tree of the pairs that say most."""
-    tree = tree_of(wanted.likely, wanted.ones)
-
-    def targets(pairs: Mapping[Set, Cells]) -> Targets:
-        made = wanted.targets(pairs)
-        for i, j in tree:
-            lean = tree_lean(wanted.likely[i, j], wanted.ones[i], wanted.ones[j], wanted.noise)
-            made.add_lean((i, j), lean, wanted.heat(LEANING))
-        return made
-
-    return targets
+    made = wanted.targets(pairs)
+    for i, j in tree_of(wanted.likely, wanted.ones):
+        lean = tree_lean(wanted.likely[i, j], wanted.ones[i], wanted.ones[j], wanted.noise)
+        made.add_lean((i, j), lean, wanted.heat(LEANING))
+    return made
 
 
-def around_rows(wanted: PairTargets, rows: Chains, rng: np.random.Generator) -> PairsToTargets:
+def around_rows(measured: MeasuredTables, rows: Chains, rng: np.random.Generator) -> MakeTargets:
     """Larger sets as well, each shrunk around what rows that were fitted to pairs say of it."""
-    likely = likely_larger(wanted.measured, _as_records(wanted.measured.domain, rows), rng)
+    likely = likely_larger(measured, _as_records(measured.domain, rows), rng)
 
-    def targets(pairs: Mapping[Set, Cells]) -> Targets:
+    def targets(wanted: PairTargets, pairs: Mapping[Set, Cells]) -> Targets:
         made = wanted.targets(pairs)
         wanted.add_larger(made, {members: centred(cells) for members, cells in likely.items()})
         return made
@@ -262,7 +266,7 @@ def around_rows(wanted: PairTargets, rows: Chains, rng: np.random.Generator) -> 
 
 def fit_and_mend(
     wanted: PairTargets,
-    targets: PairsToTargets,
+    targets: MakeTargets,
     start: Chains,
     effort: Effort,
     times: float,
@@ -270,17 +274,18 @@ def fit_and_mend(
     tick: Tick,
     fitter: Fitter | None,
 ) -> list[Chains]:
-    """Fit rows to pairs, and whatever else targets are made of; once they are warm, raise the pairs where rows fall
-    short of them, lean to the slopes, and fit on. The temperature is so many times the noise.
+    """Fit rows to pairs, and whatever else targets are made of; once they are warm, hear what they say of one-way
+    tables, raise the pairs where rows fall short of them, lean to the slopes, and fit on. The temperature is so many
+    times the noise.
     """
-    pairs, heat = wanted.pairs(), effort.temperatures(wanted.noise, times)
-    warm = len(effort.warm_up)
-    rows = passes(fitter, targets(pairs), start, heat[:warm], rng, tick)[-1]
-    tables = Tables(wanted.measured.domain, tuple(pairs))
-    fractions = tables.counts(_as_records(wanted.measured.domain, rows)) / math.prod(rows.shape[:2])
-    answers = dict(zip(pairs, tables.split(fractions), strict=True))
-    made = targets(wanted.added_back(pairs, answers))
-    wanted.lean_to_slopes(made, answers, times)
+    domain, heat, warm = wanted.measured.domain, effort.temperatures(wanted.noise, times), len(effort.warm_up)
+    rows = passes(fitter, targets(wanted, wanted.pairs()), start, heat[:warm], rng, tick)[-1]
+    tables = Tables(domain, (*((j,) for j in wanted.ones), *wanted.likely))
+    fractions = tables.counts(_as_records(domain, rows)) / math.prod(rows.shape[:2])
+    answers = dict(zip(tables.sets, tables.split(fractions), strict=True))
+    wanted = wanted.anew({j: answers[j,] for j in wanted.ones}, rng)
+    made = targets(wanted, wanted.added_back(wanted.pairs(), answers))
+    wanted.lean_to_slopes(made, {members: answers[members] for members in wanted.likely}, times)
     return passes(fitter, made, rows, heat[warm:], rng, tick)
 
 

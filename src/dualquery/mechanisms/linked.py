@@ -40,7 +40,7 @@ from dualquery.mechanisms.shares import (
     Stage,
     known_at_first,
     measures_total,
-    quarter_powers,
+    fair_shares,
     stages_of,
     unit_variance,
 )
@@ -187,7 +187,7 @@ def _within(sets: Iterable[Set], domain: Domain, neighbours: Neighbours, share: 
     """Of sets that are not too large, and hold no constant attribute."""
     sizes = [int(size) for size in domain.sizes]
     kept = [s for s in sets if all(sizes[j] > 1 for j in s) and prod(sizes[j] for j in s) <= MOST_CELLS]
-    powers = quarter_powers(kept, domain, neighbours)
+    powers = fair_shares(kept, domain, neighbours)
     total = sum(powers.values())
     return {members: share * power / total for members, power in powers.items()}
 

@@ -248,10 +248,13 @@ def _relative(sizes: tuple[int, ...], neighbours: Neighbours) -> float:
     return _squared(sizes, neighbours) / interaction_scale(sizes) ** 2
 
 
-def quarter_powers(sets: list[Set], domain: Domain, neighbours: Neighbours) -> dict[Set, float]:
-    """(c_S · cells)^¼: shares in this proportion leave the least error in all of the tables together."""
+def fair_shares(sets: list[Set], domain: Domain, neighbours: Neighbours) -> dict[Set, float]:
+    """Shares in proportion to (c_S · cells)^½ for one-way tables, the least squared error in all of them together; to
+    its root for larger sets, most of whose cells are so small that noise is shrunk away.
+    """
     return {
-        s: (relative_sensitivity(s, domain, neighbours) * math.prod(int(domain.sizes[j]) for j in s)) ** 0.25
+        s: (relative_sensitivity(s, domain, neighbours) * math.prod(int(domain.sizes[j]) for j in s))
+        ** (0.5 if len(s) == 1 else 0.25)
         for s in sets
     }
 

@@ -1,8 +1,8 @@
 """The way of projection that looks at nothing first: all tables of the workload, with shares that it alone decides.
 
 What it measures is the same of any table, and so may be added up over tables: each set of attributes has its share in
-proportion to (c_S · cells)^¼ (`mechanisms.shares.quarter_powers`), one-way tables and the number of records as in the
-other ways.
+proportion to a power of c_S · cells (`mechanisms.shares.fair_shares`), one-way tables and the number of records as in
+the other ways.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ from dualquery.mechanisms.shares import (
     built,
     cost_of_fit,
     known_at_first,
-    quarter_powers,
+    fair_shares,
     relative_sensitivity,
     table_stages,
     unit_variance,
@@ -62,9 +62,9 @@ def plan_fixed(task: Task, wanted: ProjectionWishes, effort: Effort) -> Plan[ByF
     orders = varied_sets(task)
     if not orders.get(1):
         raise DualQueryError(NOTHING)
-    ones = quarter_powers(orders[1], task.domain, task.budget.neighbours)
+    ones = fair_shares(orders[1], task.domain, task.budget.neighbours)
     others = [s for order in sorted(orders) if order > 1 for s in orders[order]]
-    larger = quarter_powers(others, task.domain, task.budget.neighbours)
+    larger = fair_shares(others, task.domain, task.budget.neighbours)
     total = 0.0 if task.budget.neighbours.size_is_public else SHARE_OF_TOTAL
     of_ones = SHARE_OF_ONES if others else 1.0 - total
     shares: dict[Set, float] = {s: of_ones * x / sum(ones.values()) for s, x in ones.items()}

@@ -37,7 +37,7 @@ from dualquery.mechanisms.shares import (
     built,
     cost_of_fit,
     known_at_first,
-    quarter_powers,
+    fair_shares,
     relative_sensitivity,
     spared,
     table_stages,
@@ -166,7 +166,7 @@ class ByChosenPairs:
         ones, sets = known.ones(), self.candidates.sets
         inside = () if self.means is None else self.means.measured(curator, more[-1], paid[-1])
         if task.prior is not None:
-            all_pairs = quarter_powers(list(sets), task.domain, task.budget.neighbours)
+            all_pairs = fair_shares(list(sets), task.domain, task.budget.neighbours)
             said = Dependence.of(raw, sets, task.prior, rng)
 
             def pairs(stage: Stage, place: int, shares: Mapping[Set, float] = all_pairs) -> list[Measured]:
@@ -238,8 +238,8 @@ class ByChosenPairs:
 
 
 def shares_of_first(ones: list[Set], task: Task) -> dict[Set, float]:
-    """Of one-way tables in proportion to (c_S · cells)^¼, and of the number of records; together one."""
-    wanted = quarter_powers(ones, task.domain, task.budget.neighbours)
+    """Of one-way tables in proportion to (c_S · cells)^½, and of the number of records; together one."""
+    wanted = fair_shares(ones, task.domain, task.budget.neighbours)
     if not task.budget.neighbours.size_is_public:
         wanted[()] = TOTAL_OF_ONES * sum(wanted.values())
     total = sum(wanted.values())
@@ -375,7 +375,7 @@ def plan_chosen_pairs(task: Task, rule: PairRule, wanted: ProjectionWishes, effo
     noise = math.sqrt(float(np.mean([v for s, v in noisy.items() if s]))) / task.rows
     effort = effort.shared_out(noise)
     last = stages[2]  # as if every pair had what a chosen one has: which are left depend less
-    each = quarter_powers(rule.pairs[: rule.chosen], task.domain, task.budget.neighbours)
+    each = fair_shares(rule.pairs[: rule.chosen], task.domain, task.budget.neighbours)
     measured = last.variances(last.chosen(each, task.domain, task.budget.neighbours))
     noisy |= dict.fromkeys(rule.pairs, max(measured.values(), default=math.inf))
     candidates = Tables(task.domain, tuple(rule.pairs))

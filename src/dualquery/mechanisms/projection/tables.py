@@ -42,7 +42,7 @@ from dualquery.mechanisms.shares import (
     cost_of_fit,
     known_at_first,
     measures_total,
-    quarter_powers,
+    fair_shares,
     relative_sensitivity,
     spared,
     table_stages,
@@ -226,7 +226,7 @@ class StagedTables:
         noisy = curator.measure(Misfits(tables, expected, slack), noise=scores.noise, within=within)
         best = np.argsort(-noisy, kind="stable")[:MOST_CHOSEN]
         clear = [int(t) for t in best if noisy[t] > CLEAR * scores.noise.deviation]
-        return quarter_powers([self.larger[t] for t in clear], task.domain, neighbours)
+        return fair_shares([self.larger[t] for t in clear], task.domain, neighbours)
 
 
 def all_small(larger: Sequence[Set], known: MeasuredTables) -> bool:
@@ -290,7 +290,7 @@ def _staged(
     part = 1.0 - (SHARE_OF_SCORES + SHARE_OF_CHOSEN if scored else 0.0)
     part -= 0.0 if means is None else means.share
     of_ones = _share_of_ones(len(ones), unit, task.rows) if sets else 1.0 - total
-    powers = quarter_powers(ones, task.domain, task.budget.neighbours)
+    powers = fair_shares(ones, task.domain, task.budget.neighbours)
     shares: dict[Set, float] = {s: part * of_ones * (x / sum(powers.values())) for s, x in powers.items()}
     if sets:
         shares = spared(task, shares, unit)
