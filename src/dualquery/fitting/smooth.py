@@ -17,8 +17,9 @@ exp(λ x_a x_b + α_a + β_b), of all factors that give a slope and keep the mar
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from dataclasses import dataclass
+from itertools import combinations
 from typing import NamedTuple
 
 import numpy as np
@@ -31,6 +32,7 @@ from dualquery.queries.tables import centred
 from dualquery.table.domain import Categorical, Column, Domain, Numeric
 from dualquery.types import Cells, Integers, Reals, Set
 
+UNMEASURED = 0.2  # deviation of a correlation that nobody measured
 STRENGTH = 0.5  # τ: of a correlation beforehand. .1 is too sure: .82 to .90 of intervals hold
 STEEPNESS = 3.0  # how fast the prior falls with the degree
 STEPS = 20  # of τ and the weights that follow from it
@@ -48,6 +50,26 @@ def number_codes(column: Column) -> Integers | None:
     if isinstance(column, Categorical) and column.numeric:
         return np.flatnonzero(~np.isnan(column.numbers))
     return None
+
+
+SCORES, PRODUCTS = "scores", "products"  # of values, whole numbers over HIGHEST; Σ s_i s_j of every two attributes
+
+
+def ordered(domain: Domain, attribute: int) -> bool:
+    """Whether a line goes through more than two of the values of an attribute."""
+    line = _line(domain, attribute)
+    return line is not None and int(np.isfinite(line).sum()) > 2
+
+
+def scores_of(domain: Domain, attribute: int, ones: Cells) -> Reals:
+    """Of each value twice the share of the records before its middle, less one; 0 where it is no number."""
+    line = _line(domain, attribute)
+    assert line is not None
+    place, known = np.argsort(line), np.isfinite(line)
+    share = np.where(known, ones, 0.0)[place] / max(LEAST, float(ones[known].sum()))
+    scores = np.zeros(len(line))
+    scores[place] = 2 * np.cumsum(share) - share - 1
+    return np.where(known, np.clip(scores, -1.0, 1.0), 0.0)
 
 
 class Eigen(NamedTuple):
@@ -124,6 +146,17 @@ def _strength(seen, falling, noise):  # type: ignore[no-untyped-def]
     return square
 
 
+Ordering = tuple[int, bool]  # an attribute, by its scores or by where its values lie
+
+
+def standardised(line: Reals, share: Reals) -> Reals | None:
+    """With mean 0 and variance 1; a missing value lies at 0. None where all values are one."""
+    known = ~np.isnan(line)
+    moved = np.where(known, line - np.nansum(share * line) / share[known].sum(), 0.0)
+    spread = float(np.sqrt(share @ moved**2))
+    return moved / spread if spread > 0 else None
+
+
 @dataclass(frozen=True)
 class Slopes:
     """Of every two ordered attributes that were measured: the mean product of their places, as it is likely to be.
@@ -132,37 +165,53 @@ class Slopes:
     in few cells: nothing is lost there.
     """
 
-    places: Mapping[int, Reals]
+    places: Mapping[Ordering, Reals]
     likely: Mapping[Set, float]
     variance: Mapping[Set, float]  # of these
+    by_scores: Collection[Set]  # pairs whose products of scores were heard better than their tables tell them
 
     @staticmethod
     def of(measured: MeasuredTables, ones: Mapping[int, Cells]) -> Slopes:
-        domain = measured.domain
+        domain, heard = measured.domain, products_told(measured)
         pairs = [members for members in measured.of_order(2) if all(j in ones for j in members)]
-        lines = {
-            j: line for j in {j for pair in pairs for j in pair} if (line := _line(domain, j)) is not None
-        }
-        places, spectra, alone = {}, {}, measured.ones()
+        asked = list(dict.fromkeys([*pairs, *heard.products]))
+        places: dict[Ordering, Reals] = {}
+        spectra, alone = {}, measured.ones()
         with plain_algebra():
-            for j, line in lines.items():
-                share = ones[j] / ones[j].sum()
-                moved = np.where(
-                    np.isnan(line), 0.0, line - np.nansum(share * line) / share[~np.isnan(line)].sum()
-                )
-                spread = float(np.sqrt(share @ moved**2))
-                if spread > 0:
-                    places[j] = moved / spread
+            for j in dict.fromkeys(j for pair in asked for j in pair):
+                share, line = ones[j] / ones[j].sum(), _line(domain, j)
+                for scored, order in ((False, line), (True, heard.scores.get(j))):
+                    if order is not None and (x := standardised(order, share)) is not None:
+                        places[j, scored] = x
+                if line is not None:
                     spectra[j] = eigen(domain, j, share, np.nan_to_num(line))
             likely: dict[Set, float] = {}
             variance: dict[Set, float] = {}
-            for i, j in pairs:
-                if i in places and j in places and max(len(places[i]), len(places[j])) > 2:
+            by_scores = set()
+            for i, j in asked:
+                if any((k, False) not in places for k in (i, j)) or max(ones[i].size, ones[j].size) <= 2:
+                    continue
+                known = None
+                if (i, j) in measured.interactions:
                     known = smoothed(measured, (i, j), alone, spectra[i], spectra[j])
-                    left, right = places[i] @ spectra[i].turned, spectra[j].turned.T @ places[j]
-                    likely[i, j] = float(left @ known.mean @ right)
-                    variance[i, j] = float(left**2 @ known.variance @ right**2)
-        return Slopes(places, likely, variance)
+
+                def told(scored: bool) -> tuple[float, float]:
+                    if known is None:
+                        return 0.0, UNMEASURED**2
+                    left = places[i, scored] @ spectra[i].turned
+                    right = spectra[j].turned.T @ places[j, scored]
+                    return float(left @ known.mean @ right), float(left**2 @ known.variance @ right**2)
+
+                likely[i, j], variance[i, j] = told(False)
+                if (i, j) in heard.products and all((k, True) in places for k in (i, j)):
+                    scale = heard.spread(i, ones) * heard.spread(j, ones)
+                    noise, (mean, prior) = heard.variance / scale**2, told(True)
+                    if noise < prior:
+                        trust = prior / (prior + noise)
+                        likely[i, j] = mean + trust * (heard.products[i, j] / scale - mean)
+                        variance[i, j] = trust * noise
+                        by_scores.add((i, j))
+        return Slopes(places, likely, variance, by_scores)
 
     def leans(self, answers: Mapping[Set, Cells]) -> dict[Set, Cells]:
         """Logarithms that bring rows, which answer so, to tables of these slopes and their own margins.
@@ -174,9 +223,9 @@ class Slopes:
             return {}
         tables = [answers[members] for members in pairs]
         starts = np.cumsum([0, *(table.size for table in tables)])
-        where = {j: number for number, j in enumerate(self.places)}
+        where = {order: number for number, order in enumerate(self.places)}
         edges = np.cumsum([0, *map(len, self.places.values())])
-        sides = np.array([[where[i], where[j]] for i, j in pairs], np.int64)
+        sides = np.array([[where[j, pair in self.by_scores] for j in pair] for pair in pairs], np.int64)
         cells = np.concatenate([table.ravel() for table in tables]).astype(np.float64)
         likely, variance = (
             np.array([known[members] for members in pairs]) for known in (self.likely, self.variance)
@@ -254,6 +303,35 @@ def tilted(table, products, wanted):  # type: ignore[no-untyped-def]
 @njit(cache=True)
 def _ratio(wanted, found):  # type: ignore[no-untyped-def]
     return max(wanted, LEAST) / max(found, LEAST) if found > 0 else 1.0
+
+
+class Heard(NamedTuple):
+    """Scores of values, NaN where they are missing, and the mean products of two that were measured."""
+
+    scores: Mapping[int, Reals]
+    products: Mapping[Set, float]
+    variance: float
+
+    def spread(self, attribute: int, ones: Mapping[int, Cells]) -> float:
+        """The deviation of the scores of an attribute."""
+        share, score = ones[attribute] / ones[attribute].sum(), np.nan_to_num(self.scores[attribute])
+        return max(LEAST, math.sqrt(float(share @ score**2)))
+
+
+def products_told(measured: MeasuredTables) -> Heard:
+    """What was measured of products, in fractions."""
+    scores: dict[int, Reals] = {}
+    for each in measured.inside:
+        if each.what.kind == SCORES:
+            (j,) = each.what.attributes
+            line = _line(measured.domain, j)
+            assert line is not None
+            scores[j] = np.where(np.isfinite(line), each.values, np.nan)
+        if each.what.kind == PRODUCTS:
+            pairs = combinations(each.what.attributes, 2)
+            products = dict(zip(pairs, (each.values / measured.total).tolist(), strict=True))
+            return Heard(scores, products, each.variance / measured.total**2)
+    return Heard(scores, {}, 0.0)
 
 
 def _line(domain: Domain, attribute: int) -> Reals | None:

@@ -15,11 +15,13 @@ import numpy as np
 
 from dualquery.errors import DualQueryError
 from dualquery.fitting.inside import WITHIN
-from dualquery.fitting.measured import Measured, Numbers
+from dualquery.fitting.measured import Measured, MeasuredTables, Numbers
+from dualquery.fitting.smooth import PRODUCTS, SCORES, ordered, scores_of
 from dualquery.mechanisms.mechanism import Task
-from dualquery.mechanisms.shares import MOST_VARIANCE, Stage, Wanted, unit_variance
+from dualquery.mechanisms.shares import MOST_VARIANCE, Stage, Wanted, unit_variance, varied_sets
 from dualquery.privacy.curator import Curator
 from dualquery.privacy.ledger import Allowance
+from dualquery.queries.derived import ScoreProducts, products_bound
 from dualquery.queries.statistics import BinSums
 from dualquery.table.places import MOST
 
@@ -64,3 +66,43 @@ def means_for(task: Task, share: float | None) -> Means | None:
     variance = unit_variance(task.budget) * moved / share
     drowned = math.sqrt(variance) / MOST * float(np.mean(sums.bins)) > task.rows
     return None if drowned or variance > MOST_VARIANCE / 4 else Means(sums, share)
+
+
+PRODUCTS_SHARE = 0.02  # of the budget
+MOST_NOISE = 0.1  # of a correlation: beyond, nothing is learned
+
+
+@dataclass(frozen=True)
+class Products:
+    """The products of scores of ordered attributes that will be measured, once one-way tables say which scores."""
+
+    attributes: tuple[int, ...]
+    share: float = PRODUCTS_SHARE
+
+    def wanted(self, task: Task) -> Wanted:
+        """The stage, among those that a budget is shared between."""
+        moved = task.budget.neighbours.sensitivity(products_bound(len(self.attributes)))
+        pairs = math.comb(len(self.attributes), 2)
+        return f"measure how {pairs:,} pairs of numbers correlate", self.share, moved.l2_squared
+
+    def measured(
+        self, curator: Curator, stage: Stage, within: Allowance, known: MeasuredTables
+    ) -> tuple[Measured, ...]:
+        """Σ s_i s_j in records, and the scores: twice the share of the records below a value, less the whole."""
+        ones, highest = known.ones(), ScoreProducts.HIGHEST
+        scores = {j: np.rint(highest * scores_of(known.domain, j, ones[j])).astype(np.int64) for j in self.attributes}
+        noisy = curator.measure(ScoreProducts(known.domain, scores), noise=stage.noise, within=within)
+        variance = float(stage.noise.variance) / highest**4
+        told = (Measured(Numbers(SCORES, (j,)), each / highest, 0.0) for j, each in scores.items())
+        return (*told, Measured(Numbers(PRODUCTS, self.attributes), noisy / highest**2, variance))
+
+
+def products_for(task: Task) -> Products | None:
+    """What to measure: nothing where it would drown in noise."""
+    lines = tuple(j for j in sorted({j for s in varied_sets(task).get(2, []) for j in s}) if ordered(task.domain, j))
+    if len(lines) < 2:
+        return None
+    moved = task.budget.neighbours.sensitivity(products_bound(len(lines))).l2_squared
+    noise = math.sqrt(unit_variance(task.budget) * moved / PRODUCTS_SHARE) / ScoreProducts.HIGHEST**2
+    # Scores of a level law have the variance 1/3.
+    return None if 3 * noise / task.rows > MOST_NOISE else Products(lines)
