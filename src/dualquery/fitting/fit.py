@@ -30,7 +30,7 @@ from dualquery.fitting.fitter import (
 )
 from dualquery.fitting.measured import Measured, MeasuredTables, interactions_told
 from dualquery.fitting.posteriors import denoised, likely_larger, likely_pairs, tree_lean, tree_of
-from dualquery.fitting.smooth import Slopes, products_told
+from dualquery.fitting.smooth import Slopes, heard_of
 from dualquery.game.play import Transcript
 from dualquery.queries.rules import structural_zeros, zeros_of
 from dualquery.queries.tables import Tables, centred
@@ -276,7 +276,7 @@ def fit_and_mend(
     pairs, heat = wanted.pairs(), effort.temperatures(wanted.noise, times)
     warm = len(effort.warm_up)
     rows = passes(fitter, targets(pairs), start, heat[:warm], rng, tick)[-1]
-    asked = list(dict.fromkeys([*pairs, *products_told(wanted.measured).products]))
+    asked = list(dict.fromkeys([*pairs, *heard_of(wanted.measured, wanted.ones).products]))
     tables = Tables(wanted.measured.domain, tuple(asked))
     fractions = tables.counts(_as_records(wanted.measured.domain, rows)) / math.prod(rows.shape[:2])
     answers = dict(zip(asked, tables.split(fractions), strict=True))

@@ -25,7 +25,7 @@ from typing import NamedTuple
 import numpy as np
 
 from dualquery.compiled import njit
-from dualquery.fitting.measured import LEAST, MeasuredTables
+from dualquery.fitting.measured import LEAST, PRODUCTS, SCORES, MeasuredTables
 from dualquery.fitting.posteriors import MOST_VALUES, contrasts
 from dualquery.pool import in_shares, plain_algebra
 from dualquery.queries.tables import centred
@@ -35,6 +35,7 @@ from dualquery.types import Cells, Integers, Reals, Set
 UNMEASURED = 0.2  # deviation of a correlation that nobody measured
 STRENGTH = 0.5  # τ: of a correlation beforehand. .1 is too sure: .82 to .90 of intervals hold
 STEEPNESS = 3.0  # how fast the prior falls with the degree
+TOLD = 0.5  # of what is unknown of a slope: where scores leave less, rows lean by scores
 STEPS = 20  # of τ and the weights that follow from it
 FOLLOWED = 0.5  # of a lean: as rows move, what was measured pulls them back about as hard
 MOST_TILT, CLOSE = 0.3, 1e-3
@@ -50,9 +51,6 @@ def number_codes(column: Column) -> Integers | None:
     if isinstance(column, Categorical) and column.numeric:
         return np.flatnonzero(~np.isnan(column.numbers))
     return None
-
-
-SCORES, PRODUCTS = "scores", "products"  # of values, whole numbers over HIGHEST; Σ s_i s_j of every two attributes
 
 
 def ordered(domain: Domain, attribute: int) -> bool:
@@ -172,7 +170,7 @@ class Slopes:
 
     @staticmethod
     def of(measured: MeasuredTables, ones: Mapping[int, Cells]) -> Slopes:
-        domain, heard = measured.domain, products_told(measured)
+        domain, heard = measured.domain, heard_of(measured, ones)
         pairs = [members for members in measured.of_order(2) if all(j in ones for j in members)]
         asked = list(dict.fromkeys([*pairs, *heard.products]))
         places: dict[Ordering, Reals] = {}
@@ -180,9 +178,10 @@ class Slopes:
         with plain_algebra():
             for j in dict.fromkeys(j for pair in asked for j in pair):
                 share, line = ones[j] / ones[j].sum(), _line(domain, j)
-                for scored, order in ((False, line), (True, heard.scores.get(j))):
-                    if order is not None and (x := standardised(order, share)) is not None:
-                        places[j, scored] = x
+                if line is not None and (found := standardised(line, share)) is not None:
+                    places[j, False] = found
+                if j in heard.scores:
+                    places[j, True] = heard.scores[j]
                 if line is not None:
                     spectra[j] = eigen(domain, j, share, np.nan_to_num(line))
             likely: dict[Set, float] = {}
@@ -191,25 +190,27 @@ class Slopes:
             for i, j in asked:
                 if any((k, False) not in places for k in (i, j)) or max(ones[i].size, ones[j].size) <= 2:
                     continue
-                known = None
+                orders = [False, (i, j) in heard.products]
+                mean, covariance = np.zeros(2), np.full((2, 2), heard.prior)
                 if (i, j) in measured.interactions:
                     known = smoothed(measured, (i, j), alone, spectra[i], spectra[j])
-
-                def told(scored: bool) -> tuple[float, float]:
-                    if known is None:
-                        return 0.0, UNMEASURED**2
-                    left = places[i, scored] @ spectra[i].turned
-                    right = spectra[j].turned.T @ places[j, scored]
-                    return float(left @ known.mean @ right), float(left**2 @ known.variance @ right**2)
-
-                likely[i, j], variance[i, j] = told(False)
-                if (i, j) in heard.products and all((k, True) in places for k in (i, j)):
-                    scale = heard.spread(i, ones) * heard.spread(j, ones)
-                    noise, (mean, prior) = heard.variance / scale**2, told(True)
-                    if noise < prior:
-                        trust = prior / (prior + noise)
-                        likely[i, j] = mean + trust * (heard.products[i, j] / scale - mean)
-                        variance[i, j] = trust * noise
+                    left = np.array([places[i, scored] @ spectra[i].turned for scored in orders])
+                    right = np.array([places[j, scored] @ spectra[j].turned for scored in orders])
+                    mean = np.einsum("xa,ab,xb->x", left, known.mean, right)
+                    covariance = np.einsum(
+                        "xa,ya,ab,xb,yb->xy", left, left, known.variance, right, right, optimize=True
+                    )
+                else:
+                    alike = (heard.alike(k, ones[k], places[k, False]) for k in (i, j))
+                    covariance[0, 1] = covariance[1, 0] = heard.prior * math.prod(alike)
+                likely[i, j], variance[i, j] = float(mean[0]), float(covariance[0, 0])
+                if orders[1]:
+                    seen = covariance[1] / (covariance[1, 1] + heard.variance[i, j])
+                    after = mean + seen * (heard.products[i, j] - mean[1])
+                    left_over = covariance.diagonal() - seen * covariance[1]
+                    best = int(left_over[0] < TOLD * covariance[0, 0])
+                    likely[i, j], variance[i, j] = float(after[best]), float(left_over[best])
+                    if best:
                         by_scores.add((i, j))
         return Slopes(places, likely, variance, by_scores)
 
@@ -306,32 +307,42 @@ def _ratio(wanted, found):  # type: ignore[no-untyped-def]
 
 
 class Heard(NamedTuple):
-    """Scores of values, NaN where they are missing, and the mean products of two that were measured."""
+    """The products of scores that were measured: scores and products such that each score has variance 1."""
 
     scores: Mapping[int, Reals]
     products: Mapping[Set, float]
-    variance: float
+    variance: Mapping[Set, float]
+    prior: float  # τ² of a correlation that no table tells
 
-    def spread(self, attribute: int, ones: Mapping[int, Cells]) -> float:
-        """The deviation of the scores of an attribute."""
-        share, score = ones[attribute] / ones[attribute].sum(), np.nan_to_num(self.scores[attribute])
-        return max(LEAST, math.sqrt(float(share @ score**2)))
+    def alike(self, attribute: int, ones: Cells, places: Reals) -> float:
+        """How far places go with scores."""
+        found: Reals = ones @ (self.scores.get(attribute, places) * places)
+        return float(found / ones.sum())
 
 
-def products_told(measured: MeasuredTables) -> Heard:
-    """What was measured of products, in fractions."""
+def heard_of(measured: MeasuredTables, ones: Mapping[int, Cells]) -> Heard:
+    """What was measured of products, in fractions. τ² = (.2² + Σ (z² − t))/(1 + number), as products say."""
     scores: dict[int, Reals] = {}
+    products: dict[Set, float] = {}
+    variance: dict[Set, float] = {}
+    scale: dict[int, float] = {}
     for each in measured.inside:
         if each.what.kind == SCORES:
             (j,) = each.what.attributes
             line = _line(measured.domain, j)
+            share = ones[j] / ones[j].sum()
+            scale[j] = max(LEAST, math.sqrt(float(share @ each.values**2)))
             assert line is not None
-            scores[j] = np.where(np.isfinite(line), each.values, np.nan)
+            scores[j] = each.values / scale[j]
         if each.what.kind == PRODUCTS:
-            pairs = combinations(each.what.attributes, 2)
-            products = dict(zip(pairs, (each.values / measured.total).tolist(), strict=True))
-            return Heard(scores, products, each.variance / measured.total**2)
-    return Heard(scores, {}, 0.0)
+            for (i, j), value in zip(
+                combinations(each.what.attributes, 2), each.values.tolist(), strict=True
+            ):
+                by = scale[i] * scale[j] * measured.total
+                products[i, j], variance[i, j] = value / by, each.variance / by**2
+    excess = sum(products[pair] ** 2 - variance[pair] for pair in products)
+    prior = (UNMEASURED**2 + max(0.0, excess)) / (1 + len(products))
+    return Heard(scores, products, variance, prior)
 
 
 def _line(domain: Domain, attribute: int) -> Reals | None:

@@ -15,10 +15,18 @@ import numpy as np
 
 from dualquery.errors import DualQueryError
 from dualquery.fitting.inside import WITHIN
-from dualquery.fitting.measured import Measured, MeasuredTables, Numbers
-from dualquery.fitting.smooth import PRODUCTS, SCORES, ordered, scores_of
+from dualquery.fitting.measured import PRODUCTS, SCORES, Measured, MeasuredTables, Numbers
+from dualquery.fitting.smooth import ordered, scores_of
 from dualquery.mechanisms.mechanism import Task
-from dualquery.mechanisms.shares import MOST_VARIANCE, Stage, Wanted, unit_variance, varied_sets
+from dualquery.mechanisms.shares import (
+    MOST_VARIANCE,
+    SHARE_OF_ONES,
+    Stage,
+    Wanted,
+    relative_sensitivity,
+    unit_variance,
+    varied_sets,
+)
 from dualquery.privacy.curator import Curator
 from dualquery.privacy.ledger import Allowance
 from dualquery.queries.derived import ScoreProducts, products_bound
@@ -69,7 +77,8 @@ def means_for(task: Task, share: float | None) -> Means | None:
 
 
 PRODUCTS_SHARE = 0.02  # of the budget
-MOST_NOISE = 0.1  # of a correlation: beyond, nothing is learned
+MOST_NOISE = 0.06  # of a correlation: beyond, hardly anything is learned
+CLEARER = 1.25  # times, than tables tell it
 
 
 @dataclass(frozen=True)
@@ -90,19 +99,34 @@ class Products:
     ) -> tuple[Measured, ...]:
         """Σ s_i s_j in records, and the scores: twice the share of the records below a value, less the whole."""
         ones, highest = known.ones(), ScoreProducts.HIGHEST
-        scores = {j: np.rint(highest * scores_of(known.domain, j, ones[j])).astype(np.int64) for j in self.attributes}
+        scores = {
+            j: np.rint(highest * scores_of(known.domain, j, ones[j])).astype(np.int64)
+            for j in self.attributes
+        }
         noisy = curator.measure(ScoreProducts(known.domain, scores), noise=stage.noise, within=within)
         variance = float(stage.noise.variance) / highest**4
         told = (Measured(Numbers(SCORES, (j,)), each / highest, 0.0) for j, each in scores.items())
         return (*told, Measured(Numbers(PRODUCTS, self.attributes), noisy / highest**2, variance))
 
 
-def products_for(task: Task) -> Products | None:
-    """What to measure: nothing where it would drown in noise."""
-    lines = tuple(j for j in sorted({j for s in varied_sets(task).get(2, []) for j in s}) if ordered(task.domain, j))
+def products_for(task: Task, *, all_pairs: bool) -> Products | None:
+    """What to measure: nothing where it would drown in noise, or where tables of `all_pairs` tell it about as well.
+
+    Scores of a level law have the variance 1/3, so that of m attributes a correlation has the noise 3·√v with v that
+    of a product. Tables of k_i and k_j values, of variance w a cell, tell it with the noise √(w k_i k_j).
+    """
+    pairs, neighbours = varied_sets(task).get(2, []), task.budget.neighbours
+    lines = tuple(j for j in sorted({j for s in pairs for j in s}) if ordered(task.domain, j))
     if len(lines) < 2:
         return None
-    moved = task.budget.neighbours.sensitivity(products_bound(len(lines))).l2_squared
-    noise = math.sqrt(unit_variance(task.budget) * moved / PRODUCTS_SHARE) / ScoreProducts.HIGHEST**2
-    # Scores of a level law have the variance 1/3.
-    return None if 3 * noise / task.rows > MOST_NOISE else Products(lines)
+    unit = unit_variance(task.budget)
+    moved = neighbours.sensitivity(products_bound(len(lines))).l2_squared / ScoreProducts.HIGHEST**4
+    noise = 3 * math.sqrt(unit * moved / PRODUCTS_SHARE)
+    some = [s for s in pairs if set(s) <= set(lines)]
+    cells = [
+        relative_sensitivity(s, task.domain, neighbours) * math.prod(task.domain.sizes[list(s)].tolist())
+        for s in some
+    ]
+    by_tables = math.sqrt(unit * len(pairs) / (1 - SHARE_OF_ONES) * float(np.mean(cells))) if cells else 0.0
+    drowned = noise > MOST_NOISE * task.rows
+    return None if drowned or not some or (all_pairs and by_tables < CLEARER * noise) else Products(lines)

@@ -349,7 +349,7 @@ def plan_chosen_pairs(task: Task, rule: PairRule, wanted: ProjectionWishes, effo
     """Everything but what is measured last."""
     (ones, misfits), number = rule.shares(), len(rule.pairs)
     moved = task.budget.neighbours.sensitivity(misfit_bound([1] * number)).l2_squared
-    means, products = means_for(task, wanted.means), products_for(task)
+    means, products = means_for(task, wanted.means), products_for(task, all_pairs=False)
     apart = [each for each in (products, means) if each is not None]
     part = 1.0 - sum(each.share for each in apart) - (0.0 if task.prior is None else SHARE_OF_TEST)
     whole = {s: part * ones * x for s, x in shares_of_first(rule.ones, task).items()}

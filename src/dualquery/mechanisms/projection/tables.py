@@ -293,7 +293,7 @@ def _staged(
     unit = unit_variance(task.budget)
     total = _share_of_total(task, unit)
     part = 1.0 - (SHARE_OF_SCORES + SHARE_OF_CHOSEN if scored else 0.0)
-    products = products_for(task) if sets else None
+    products = products_for(task, all_pairs=True) if sets else None
     part -= sum(each.share for each in (means, products) if each is not None)
     of_ones = _share_of_ones(len(ones), unit, task.rows) if sets else 1.0 - total
     powers = quarter_powers(ones, task.domain, task.budget.neighbours)
