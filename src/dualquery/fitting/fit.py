@@ -276,7 +276,7 @@ def fit_and_mend(
     pairs, heat = wanted.pairs(), effort.temperatures(wanted.noise, times)
     warm = len(effort.warm_up)
     rows = passes(fitter, targets(pairs), start, heat[:warm], rng, tick)[-1]
-    asked = list(dict.fromkeys([*pairs, *heard_of(wanted.measured, wanted.ones).products]))
+    asked = list(dict.fromkeys([*pairs, *heard_of(wanted.measured).products]))
     tables = Tables(wanted.measured.domain, tuple(asked))
     fractions = tables.counts(_as_records(wanted.measured.domain, rows)) / math.prod(rows.shape[:2])
     answers = dict(zip(asked, tables.split(fractions), strict=True))

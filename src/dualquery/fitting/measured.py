@@ -32,9 +32,9 @@ class Numbers:
 
     `within` are means inside bins: one number a bin, Σ ((x − low)/width − ½) over its records. `products` are
     Σ s_i s_j of every two of some attributes, of public `scores` of their values. `totals` are the records that hold
-    each of several binary attributes, `query` and `queries` the records that satisfy each, `table` the cells of a table,
-    `misfits` how much farther each of some pairs lies from independence than chance brings (the attributes of one pair
-    after those of the other); all in records.
+    each of several binary attributes, `query` and `queries` the records that satisfy each, `table` the cells of a
+    table, `misfits` how much farther each of some pairs lies from independence than chance brings (the attributes
+    of one pair after those of the other); all in records.
     """
 
     kind: str

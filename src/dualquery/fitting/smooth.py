@@ -170,7 +170,7 @@ class Slopes:
 
     @staticmethod
     def of(measured: MeasuredTables, ones: Mapping[int, Cells]) -> Slopes:
-        domain, heard = measured.domain, heard_of(measured, ones)
+        domain, heard = measured.domain, heard_of(measured)
         pairs = [members for members in measured.of_order(2) if all(j in ones for j in members)]
         asked = list(dict.fromkeys([*pairs, *heard.products]))
         places: dict[Ordering, Reals] = {}
@@ -320,19 +320,17 @@ class Heard(NamedTuple):
         return float(found / ones.sum())
 
 
-def heard_of(measured: MeasuredTables, ones: Mapping[int, Cells]) -> Heard:
+def heard_of(measured: MeasuredTables) -> Heard:
     """What was measured of products, in fractions. τ² = (.2² + Σ (z² − t))/(1 + number), as products say."""
     scores: dict[int, Reals] = {}
     products: dict[Set, float] = {}
     variance: dict[Set, float] = {}
     scale: dict[int, float] = {}
+    ones = measured.ones() if measured.inside else {}
     for each in measured.inside:
         if each.what.kind == SCORES:
             (j,) = each.what.attributes
-            line = _line(measured.domain, j)
-            share = ones[j] / ones[j].sum()
-            scale[j] = max(LEAST, math.sqrt(float(share @ each.values**2)))
-            assert line is not None
+            scale[j] = max(LEAST, math.sqrt(float(ones[j] @ each.values**2)))
             scores[j] = each.values / scale[j]
         if each.what.kind == PRODUCTS:
             for (i, j), value in zip(

@@ -203,7 +203,7 @@ def moments_of(
     pairs: dict[Set, Posterior | None] = {}
     rows: dict[Set, Cells] = {}
     unmeasured: dict[Set, Cells] = {}
-    heard = heard_of(measured, simple)
+    heard = heard_of(measured)
     for i, j in combinations(sorted(attributes), 2):
         if (i, j) in measured.interactions:
             pairs[i, j] = _posterior(measured, (i, j), simple, spectra, features, heard)
