@@ -167,6 +167,7 @@ class Slopes:
     likely: Mapping[Set, float]
     variance: Mapping[Set, float]  # of these
     by_scores: Collection[Set]  # pairs whose products of scores were heard better than their tables tell them
+    free: Collection[Set]  # pairs without a table, which pulls rows back
 
     @staticmethod
     def of(measured: MeasuredTables, ones: Mapping[int, Cells]) -> Slopes:
@@ -212,7 +213,7 @@ class Slopes:
                     likely[i, j], variance[i, j] = float(after[best]), float(left_over[best])
                     if best:
                         by_scores.add((i, j))
-        return Slopes(places, likely, variance, by_scores)
+        return Slopes(places, likely, variance, by_scores, likely.keys() - measured.interactions.keys())
 
     def leans(self, answers: Mapping[Set, Cells]) -> dict[Set, Cells]:
         """Logarithms that bring rows, which answer so, to tables of these slopes and their own margins.
@@ -232,7 +233,9 @@ class Slopes:
             np.array([known[members] for members in pairs]) for known in (self.likely, self.variance)
         )
         places = np.concatenate(list(self.places.values()))
-        in_shares(lean_tables, len(pairs), cells, starts, sides, places, edges, likely, variance)
+        free = np.array([members in self.free for members in pairs])
+        doubt, followed = np.where(free, 0.0, variance), np.where(free, 1.0, FOLLOWED)
+        in_shares(lean_tables, len(pairs), cells, starts, sides, places, edges, likely, doubt, followed)
         return {
             members: part.reshape(table.shape)
             for members, table, part in zip(pairs, tables, np.split(cells, starts[1:-1]), strict=True)
@@ -240,7 +243,7 @@ class Slopes:
 
 
 @njit(cache=True)
-def lean_tables(lower, upper, cells, starts, sides, places, edges, likely, variance):  # type: ignore[no-untyped-def]
+def lean_tables(lower, upper, cells, starts, sides, places, edges, likely, doubt, followed):  # type: ignore[no-untyped-def]
     """Tables lower to upper become the logarithms that they lack."""
     for n in range(lower, upper):
         i, j = sides[n, 0], sides[n, 1]
@@ -253,11 +256,11 @@ def lean_tables(lower, upper, cells, starts, sides, places, edges, likely, varia
                 products[a, b] = left[a] * right[b]
                 found += table[a, b] * products[a, b]
         far = (likely[n] - found) ** 2
-        clear = max(0.0, far - variance[n]) / max(far, LEAST)
+        clear = max(0.0, far - doubt[n]) / max(far, LEAST)
         factor = tilted(table, products, found + clear * (likely[n] - found))
         for a in range(len(left)):
             for b in range(len(right)):
-                table[a, b] = min(max(math.log(factor[a, b]) / FOLLOWED, -MOST_LEAN), MOST_LEAN)
+                table[a, b] = min(max(math.log(factor[a, b]) / followed[n], -MOST_LEAN), MOST_LEAN)
 
 
 @njit(cache=True)
