@@ -12,6 +12,10 @@ Rows fall short of it. Shrinking works cell by cell, and a slope that lies in ma
 taken for noise; a temperature takes some of the rest. So rows are told slopes apart (`Slopes`): of every two ordered
 attributes the mean product of their places x, as it is likely to be. Once rows are warm they lean to
 exp(λ x_a x_b + α_a + β_b), of all factors that give a slope and keep the margins the one that changes a table least.
+
+A table of many cells says little of its slope, and a pair without a table nothing. Where products of scores were heard
+(`mechanisms.means`), slopes are those of both, seen as normal; where scores leave less than half of what was unknown,
+rows lean by scores, and all the way.
 """
 
 from __future__ import annotations
@@ -218,7 +222,7 @@ class Slopes:
     def leans(self, answers: Mapping[Set, Cells]) -> dict[Set, Cells]:
         """Logarithms that bring rows, which answer so, to tables of these slopes and their own margins.
 
-        Only as far as rows are farther off than a slope is uncertain (James and Stein 1961).
+        Where tables tell a slope, only as far as rows are farther off than it is uncertain (James and Stein 1961).
         """
         pairs = list(self.likely)
         if not pairs:
@@ -234,7 +238,8 @@ class Slopes:
         )
         places = np.concatenate(list(self.places.values()))
         free = np.array([members in self.free for members in pairs])
-        doubt, followed = np.where(free, 0.0, variance), np.where(free, 1.0, FOLLOWED)
+        heard = free | np.array([members in self.by_scores for members in pairs])
+        doubt, followed = np.where(heard, 0.0, variance), np.where(free, 1.0, FOLLOWED)
         in_shares(lean_tables, len(pairs), cells, starts, sides, places, edges, likely, doubt, followed)
         return {
             members: part.reshape(table.shape)
