@@ -13,9 +13,9 @@ taken for noise; a temperature takes some of the rest. So rows are told slopes a
 attributes the mean product of their places x, as it is likely to be. Once rows are warm they lean to
 exp(λ x_a x_b + α_a + β_b), of all factors that give a slope and keep the margins the one that changes a table least.
 
-A table of many cells says little of its slope, and a pair without a table nothing. Where products of scores were heard
-(`mechanisms.means`), slopes are those of both, seen as normal; where scores leave less than half of what was unknown,
-rows lean by scores, and all the way.
+A table of many cells says little of its slope, and a pair without a table nothing. Where products of scores were
+heard (`mechanisms.means`), slopes are those of both, seen as normal; where scores leave less than half of what was
+unknown, rows lean by scores, and all the way.
 """
 
 from __future__ import annotations

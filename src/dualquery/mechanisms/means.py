@@ -5,9 +5,9 @@ move so little that this buys them well: of K columns the noise is √K/(μ √S
 replace a record, half of it where one is added or removed. Where even so it would exceed the records of a bin,
 nothing is measured. All of this follows from public things.
 
-And one for how numbers correlate: Σ s_i s_j over the records for every two of them (`queries.derived.ScoreProducts`), of
-scores that noisy one-way tables say. Both numbers move at once, but of m scores the m(m − 1)/2 products move by no more
-than m in L2, and hardly any table of two attributes tells its slope as well.
+And one for how numbers correlate: Σ s_i s_j over the records for every two of them, of scores that noisy one-way
+tables say (`queries.derived.ScoreProducts`). Of m scores the m(m − 1)/2 products move by no more than m in L2, and a
+table of two attributes tells its slope worse.
 """
 
 from __future__ import annotations
