@@ -314,7 +314,7 @@ def _ratio(wanted, found):  # type: ignore[no-untyped-def]
     return max(wanted, LEAST) / max(found, LEAST) if found > 0 else 1.0
 
 
-class Heard(NamedTuple):
+class HeardProducts(NamedTuple):
     """The products of scores that were measured: scores and products such that each score has variance 1."""
 
     scores: Mapping[int, Reals]
@@ -328,7 +328,7 @@ class Heard(NamedTuple):
         return float(found / ones.sum())
 
 
-def heard_of(measured: MeasuredTables) -> Heard:
+def heard_of(measured: MeasuredTables) -> HeardProducts:
     """What was measured of products, in fractions. τ² = (.2² + Σ (z² − t))/(1 + number), as products say."""
     scores: dict[int, Reals] = {}
     products: dict[Set, float] = {}
@@ -348,7 +348,7 @@ def heard_of(measured: MeasuredTables) -> Heard:
                 products[i, j], variance[i, j] = value / by, each.variance / by**2
     excess = sum(products[pair] ** 2 - variance[pair] for pair in products)
     prior = (UNMEASURED**2 + max(0.0, excess)) / (1 + len(products))
-    return Heard(scores, products, variance, prior)
+    return HeardProducts(scores, products, variance, prior)
 
 
 def _line(domain: Domain, attribute: int) -> Reals | None:

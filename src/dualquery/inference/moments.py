@@ -22,7 +22,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from dualquery.fitting.measured import LEAST, MeasuredTables, cell_variance, onto_simplex
-from dualquery.fitting.smooth import UNMEASURED, Eigen, Heard, eigen, heard_of, number_codes, smoothed
+from dualquery.fitting.smooth import UNMEASURED, Eigen, HeardProducts, eigen, heard_of, number_codes, smoothed
 from dualquery.table.domain import Domain
 from dualquery.types import Cells, Reals, Set
 
@@ -241,7 +241,7 @@ def _posterior(
     ones: Mapping[int, Cells],
     spectra: Mapping[int, Eigen],
     features: Mapping[int, Reals],
-    heard: Heard,
+    heard: HeardProducts,
 ) -> Posterior:
     i, j = members
     known = smoothed(measured, members, ones, spectra[i], spectra[j])

@@ -86,7 +86,7 @@ CLEARER = 1.25  # times, than tables tell it
 
 
 @dataclass(frozen=True)
-class Products:
+class NumberPairs:
     """The products of scores of ordered attributes that will be measured, once one-way tables say which scores."""
 
     attributes: tuple[int, ...]
@@ -113,7 +113,7 @@ class Products:
         return (*told, Measured(Numbers(PRODUCTS, self.attributes), noisy / highest**2, variance))
 
 
-def products_for(task: Task, *, all_pairs: bool) -> Products | None:
+def products_for(task: Task, *, all_pairs: bool) -> NumberPairs | None:
     """What to measure: nothing where it would drown in noise, or where tables of `all_pairs` tell it about as well.
 
     Scores of a level law have the variance 1/3, so that of m attributes a correlation has the noise 3·√v with v that
@@ -133,4 +133,4 @@ def products_for(task: Task, *, all_pairs: bool) -> Products | None:
     ]
     by_tables = math.sqrt(unit * len(pairs) / (1 - SHARE_OF_ONES) * float(np.mean(cells))) if cells else 0.0
     drowned = noise > MOST_NOISE * task.rows
-    return None if drowned or not some or (all_pairs and by_tables < CLEARER * noise) else Products(lines)
+    return None if drowned or not some or (all_pairs and by_tables < CLEARER * noise) else NumberPairs(lines)

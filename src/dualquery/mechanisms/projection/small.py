@@ -26,7 +26,7 @@ from dualquery.fitting.posteriors import denoised
 from dualquery.fitting.prior import Dependence
 from dualquery.fitting.shrink import points, posterior
 from dualquery.mechanisms.floors import MISFITS
-from dualquery.mechanisms.means import Means, Products, means_for, products_for
+from dualquery.mechanisms.means import Means, NumberPairs, means_for, products_for
 from dualquery.mechanisms.mechanism import Plan, Task, hidden
 from dualquery.mechanisms.projection.predicted import predicted_errors
 from dualquery.mechanisms.projection.tables import of_tables
@@ -155,7 +155,7 @@ class ByChosenPairs:
     # one-way tables, misfits, the rest; all pairs where a prior is tested; products; means inside bins
     stages: tuple[Stage, ...] = hidden()
     means: Means | None = hidden()
-    products: Products | None = hidden()
+    products: NumberPairs | None = hidden()
 
     def measure(self, curator: Curator, task: Task, rng: np.random.Generator) -> Fitting:
         """All stages are paid for at once; what the third one measures is chosen after the first two."""

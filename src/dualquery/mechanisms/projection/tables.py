@@ -27,7 +27,7 @@ from dualquery.fitting.fit import MORE_LIKELY, fit
 from dualquery.fitting.fitter import COUNT_SECONDS, SHORT, Effort, Fitting, Rows
 from dualquery.fitting.measured import HALF_NORMAL, Measured, MeasuredTables, cell_variance
 from dualquery.fitting.posteriors import MOST_VALUES, separable_prior, sets_of_at_most
-from dualquery.mechanisms.means import Means, Products, means_for, products_for
+from dualquery.mechanisms.means import Means, NumberPairs, means_for, products_for
 from dualquery.mechanisms.mechanism import Plan, Task, hidden
 from dualquery.mechanisms.projection.predicted import predicted_errors
 from dualquery.mechanisms.shares import (
@@ -87,7 +87,7 @@ class StagedTables:
     last: tuple[Stage, Stage] | None  # scores of larger sets, and those that they choose, where it pays
     settled: Mapping[int, SetShares] | None = None  # of later stages, by number, once they are chosen
     means: tuple[Means, Stage] | None = None  # inside bins, in a stage of their own
-    products: tuple[Products, Stage] | None = None
+    products: tuple[NumberPairs, Stage] | None = None
 
     @property
     def stages(self) -> tuple[Stage, ...]:
