@@ -99,7 +99,8 @@ def numbers(count: int, bins: int = 16) -> str:
 @pytest.mark.parametrize(
     ("count", "bins", "records", "wanted"),
     [
-        (3, 16, 20_000, True),
+        (3, 24, 15_000, True),
+        (3, 16, 40_000, False),  # tables tell it well
         (3, 16, 5_000, True),  # where only some pairs are measured
         (3, 16, 2_000, False),  # nothing would be learned
         (3, 6, 20_000, False),  # tables tell it

@@ -82,7 +82,7 @@ def means_for(task: Task, share: float | None) -> Means | None:
 
 PRODUCTS_SHARE = 0.02  # of the budget
 MOST_NOISE = 0.06  # of a correlation: beyond, hardly anything is learned
-CLEARER = 1.25  # times, than tables tell it
+CLEARER, ENOUGH = 1.25, 0.02  # times, than tables tell it; noise with which they tell it well
 
 
 @dataclass(frozen=True)
@@ -96,7 +96,8 @@ class NumberPairs:
         """The stage, among those that a budget is shared between."""
         moved = task.budget.neighbours.sensitivity(products_bound(len(self.attributes)))
         pairs = math.comb(len(self.attributes), 2)
-        return f"measure how {pairs:,} pairs of numbers correlate", self.share, moved.l2_squared
+        words = "two numbers correlate" if pairs == 1 else f"{pairs:,} pairs of numbers correlate"
+        return f"measure how {words}", self.share, moved.l2_squared
 
     def measured(
         self, curator: Curator, stage: Stage, within: Allowance, known: MeasuredTables
@@ -114,7 +115,7 @@ class NumberPairs:
 
 
 def products_for(task: Task, *, all_pairs: bool) -> NumberPairs | None:
-    """What to measure: nothing where it would drown in noise, or where tables of `all_pairs` tell it about as well.
+    """What to measure: nothing where it would drown in noise, or where tables of `all_pairs` tell it well, or nearly so.
 
     Scores of a level law have the variance 1/3, so that of m attributes a correlation has the noise 3·√v with v that
     of a product. Tables of k_i and k_j values, of variance w a cell, tell it with the noise √(w k_i k_j).
@@ -132,5 +133,5 @@ def products_for(task: Task, *, all_pairs: bool) -> NumberPairs | None:
         for s in some
     ]
     by_tables = math.sqrt(unit * len(pairs) / (1 - SHARE_OF_ONES) * float(np.mean(cells))) if cells else 0.0
-    drowned = noise > MOST_NOISE * task.rows
-    return None if drowned or not some or (all_pairs and by_tables < CLEARER * noise) else NumberPairs(lines)
+    told = all_pairs and by_tables < max(CLEARER * noise, ENOUGH * task.rows)
+    return None if noise > MOST_NOISE * task.rows or not some or told else NumberPairs(lines)
