@@ -25,7 +25,7 @@ import numpy as np
 
 from dualquery.compiled import njit
 from dualquery.fitting.measured import LEAST, MeasuredTables
-from dualquery.fitting.posteriors import MOST_VALUES, contrasts, turn_into
+from dualquery.fitting.posteriors import LEAST_PAIRS, MOST_VALUES, contrasts, turn_into
 from dualquery.pool import in_shares, plain_algebra
 from dualquery.queries.tables import centred
 from dualquery.table.domain import Categorical, Column, Domain, Numeric
@@ -215,7 +215,9 @@ class Slopes:
             alike = ([alone[j] for j in places], list(places.values()))
             turned = np.concatenate([each.turned.ravel() for each in spectra.values()])
             known = (*map(np.concatenate, alike), first, np.concatenate(values), turned)
-            in_shares(slopes_of, len(pairs), sides, edges, *of_cells, *known, likely, variance)
+            in_shares(
+                slopes_of, len(pairs), sides, edges, *of_cells, *known, likely, variance, least=LEAST_PAIRS
+            )
         told = (dict(zip(pairs, each.tolist(), strict=True)) for each in (likely, variance))
         return Slopes(places, *told)
 
@@ -237,7 +239,9 @@ class Slopes:
             np.array([known[members] for members in pairs]) for known in (self.likely, self.variance)
         )
         places = np.concatenate(list(self.places.values()))
-        in_shares(lean_tables, len(pairs), cells, starts, sides, places, edges, likely, variance)
+        in_shares(
+            lean_tables, len(pairs), cells, starts, sides, places, edges, likely, variance, least=LEAST_PAIRS
+        )
         return {
             members: part.reshape(table.shape)
             for members, table, part in zip(pairs, tables, np.split(cells, starts[1:-1]), strict=True)

@@ -106,7 +106,9 @@ class Tables(Group):
         if not used:
             counts[:] = records.rows if weights is None else weights.sum()
             return counts
-        members = np.where(self._members == NONE, NONE, np.searchsorted(attributes, self._members)).astype(np.int32)
+        members = np.where(self._members == NONE, NONE, np.searchsorted(attributes, self._members)).astype(
+            np.int32
+        )
         if weights is None and fits(self.domain.sizes[used], members):
             bits = pack_bits(attribute_codes(records, used) != 0)
             by_bits = (bits, records.rows, members, self.starts, counts)

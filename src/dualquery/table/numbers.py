@@ -516,7 +516,10 @@ def _joint_exponent(a: Reals, b: Reals, c: Reals, left: Integers, right: Integer
     low, s = np.where(short(high)[0] > 0, high, low), np.zeros(len(a))
     for _ in range(STEPS):
         lacks, grows = short(s)
-        low, high = np.where(lacks > 0, np.maximum(s, low), low), np.where(lacks > 0, high, np.minimum(s, high))
+        low, high = (
+            np.where(lacks > 0, np.maximum(s, low), low),
+            np.where(lacks > 0, high, np.minimum(s, high)),
+        )
         there, before = s + lacks / grows, s
         s = np.where((low <= there) & (there <= high), there, (low + high) / 2)
         if np.abs(s - before).max() <= EXACT:
