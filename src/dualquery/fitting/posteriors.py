@@ -210,18 +210,18 @@ def contrast_pairs(lower, upper, sides, size, cells, begin, shares, seen, starts
 
 @njit(cache=True)
 def turn_into(table, left, right, shape, half, out):  # type: ignore[no-untyped-def]
-    """out = leftᵀ · table · right, of which (k, l, p, q): table k × l, left k × p, right l × q."""
-    k, l, p, q = shape
+    """out = leftᵀ · table · right, of which (k, m, p, q): table k × m, left k × p, right m × q."""
+    k, m, p, q = shape
     for a in range(p):
-        for b in range(l):
+        for b in range(m):
             half[a, b] = 0.0
         for c in range(k):
             turn = left[c, a]
-            for b in range(l):
+            for b in range(m):
                 half[a, b] += turn * table[c, b]
         for b in range(q):
             out[a, b] = 0.0
-        for c in range(l):
+        for c in range(m):
             turn = half[a, c]
             for b in range(q):
                 out[a, b] += turn * right[c, b]

@@ -108,9 +108,9 @@ def smoothed(
 @njit(cache=True)
 def smoothly(deviation, left, right, over, under, noise):  # type: ignore[no-untyped-def]
     """Mean and variance of a pair, of sides that have these eigenvalues."""
-    (k, p), (l, q) = left.shape, right.shape
-    half, mean, variance = np.empty((max(p, k), max(q, l))), np.empty((p, q)), np.empty((p, q))
-    turn_into(deviation, left, right, (k, l, p, q), half, mean)
+    (k, p), (m, q) = left.shape, right.shape
+    half, mean, variance = np.empty((p, m)), np.empty((p, q)), np.empty((p, q))
+    turn_into(deviation, left, right, (k, m, p, q), half, mean)
     square = _strength(mean, over, under, noise)
     for a in range(p):
         for b in range(q):
@@ -147,24 +147,24 @@ def slopes_of(  # type: ignore[no-untyped-def]
     """
     for n in range(lower, upper):
         i, j = sides[n]
-        k, l = edges[i + 1] - edges[i], edges[j + 1] - edges[j]
+        k, m = edges[i + 1] - edges[i], edges[j + 1] - edges[j]
         one, other = shares[edges[i] : edges[i + 1]], shares[edges[j] : edges[j + 1]]
-        deviation = cells[starts[n] : starts[n + 1]].copy().reshape((k, l))
+        deviation = cells[starts[n] : starts[n + 1]].copy().reshape((k, m))
         for a in range(k):
-            for b in range(l):  # constants, which centring takes away, are nothing to a contrast
+            for b in range(m):  # constants, which centring takes away, are nothing to a contrast
                 deviation[a, b] -= one[a] * other[b]
         left = turned[first[i] : first[i] + k * (k - 1)].reshape((k, k - 1))
-        right = turned[first[j] : first[j] + l * (l - 1)].reshape((l, l - 1))
+        right = turned[first[j] : first[j] + m * (m - 1)].reshape((m, m - 1))
         over, under = values[edges[i] : edges[i + 1] - 1], values[edges[j] : edges[j + 1] - 1]
         mean, spread = smoothly(deviation, left, right, over, under, noise[n])
-        begin, end = np.zeros(k - 1), np.zeros(l - 1)
+        begin, end = np.zeros(k - 1), np.zeros(m - 1)
         for c in range(k):
             begin += places[edges[i] + c] * left[c]
-        for c in range(l):
+        for c in range(m):
             end += places[edges[j] + c] * right[c]
         likely[n], variance[n] = 0.0, 0.0
         for a in range(k - 1):
-            for b in range(l - 1):
+            for b in range(m - 1):
                 likely[n] += begin[a] * mean[a, b] * end[b]
                 variance[n] += begin[a] ** 2 * spread[a, b] * end[b] ** 2
 
