@@ -17,13 +17,13 @@ from typing import Any, TypeVar
 import numpy as np
 
 from dualquery.card import CardError, card, kernels, on_card
-from dualquery.privacy.selection import COMPILED, LN2, POWERS, Law, Scored
+from dualquery.privacy.selection import COMPILED, LN2, POWERS, Scored, Weighing
 from dualquery.types import Integers, Words
 
 SOURCE = Path(__file__).with_name("kernels.cu").read_text(encoding="utf-8")
 THREADS, BLOCKS = 256, 528  # of a block; at most, in a search for the extremes
 SEPARATE = ("--fmad=false",)
-Found = TypeVar("Found")
+Worked = TypeVar("Worked")
 
 
 class CardWeights:
@@ -49,7 +49,7 @@ class CardWeights:
 
         return self._either(scored, on, lambda: COMPILED.extremes(scored))
 
-    def sums(self, scored: Scored, law: Law) -> Words:
+    def sums(self, scored: Scored, law: Weighing) -> Words:
         def on(cupy: Any, scores: tuple[Any, ...]) -> Words:
             sums = cupy.empty((scored.chunks, law.bands), cupy.uint64)
             shared = 8 * law.bands * THREADS // 32
@@ -59,7 +59,9 @@ class CardWeights:
 
         return self._either(scored, on, lambda: COMPILED.sums(scored, law))
 
-    def found(self, scored: Scored, law: Law, chunk: Integers, band: Integers, residue: Words) -> Integers:
+    def found(
+        self, scored: Scored, law: Weighing, chunk: Integers, band: Integers, residue: Words
+    ) -> Integers:
         def on(cupy: Any, scores: tuple[Any, ...]) -> Integers:
             out = cupy.zeros(len(chunk), cupy.int64)
             draws = [cupy.asarray(each) for each in (chunk, band, residue)]
@@ -70,8 +72,8 @@ class CardWeights:
         return self._either(scored, on, lambda: COMPILED.found(scored, law, chunk, band, residue))
 
     def _either(
-        self, scored: Scored, on: Callable[[Any, tuple[Any, ...]], Found], otherwise: Callable[[], Found]
-    ) -> Found:
+        self, scored: Scored, on: Callable[[Any, tuple[Any, ...]], Worked], otherwise: Callable[[], Worked]
+    ) -> Worked:
         try:
             with self._lock, on_card() as cupy:
                 return on(cupy, self._scores(cupy, scored))
@@ -96,7 +98,7 @@ class CardWeights:
             np.int64(len(scored.counts)),
         )
 
-    def _law(self, cupy: Any, law: Law) -> tuple[Any, ...]:
+    def _law(self, cupy: Any, law: Weighing) -> tuple[Any, ...]:
         if self._powers is None:
             self._powers = cupy.asarray(POWERS)
         step = np.float64(LN2 / np.float64(1 << law.shift))

@@ -271,7 +271,7 @@ def most_bits(candidates: int) -> int:
     return SPREAD_BITS + candidates.bit_length()
 
 
-class Law(NamedTuple):
+class Weighing(NamedTuple):
     """How a score becomes a weight: rate / 2^shift bits a unit, scores within ± largest, log-weights (· 2^shift) from
     lowest on; so many bands, and the exponent of the first.
     """
@@ -290,10 +290,12 @@ class Weights(Protocol):
     def extremes(self, scored: Scored) -> tuple[int, int]:
         """The least and the greatest score of all queries."""
 
-    def sums(self, scored: Scored, law: Law) -> Words:
+    def sums(self, scored: Scored, law: Weighing) -> Words:
         """[chunk, band]: the mantissas of the chunk's candidates in the band, added up."""
 
-    def found(self, scored: Scored, law: Law, chunk: Integers, band: Integers, residue: Words) -> Integers:
+    def found(
+        self, scored: Scored, law: Weighing, chunk: Integers, band: Integers, residue: Words
+    ) -> Integers:
         """The candidate (2·query + negated) of each draw: where mantissas of its chunk and band exceed it."""
 
 
@@ -307,12 +309,14 @@ class Compiled:
         in_shares(extreme_scores, chunks, *scores, least=LEAST_CHUNKS)
         return int(lows.min()), int(highs.max())
 
-    def sums(self, scored: Scored, law: Law) -> Words:
+    def sums(self, scored: Scored, law: Weighing) -> Words:
         sums = np.zeros((scored.chunks, law.bands), np.uint64)
         in_shares(sum_bands, scored.chunks, *self._given(scored, law), sums, least=LEAST_CHUNKS)
         return sums
 
-    def found(self, scored: Scored, law: Law, chunk: Integers, band: Integers, residue: Words) -> Integers:
+    def found(
+        self, scored: Scored, law: Weighing, chunk: Integers, band: Integers, residue: Words
+    ) -> Integers:
         order = np.lexsort((residue, band, chunk))
         found, in_order = np.empty(len(order), np.int64), np.empty(len(order), np.int64)
         first = np.searchsorted(chunk[order], np.arange(scored.chunks + 1))
@@ -323,7 +327,7 @@ class Compiled:
         return found
 
     @staticmethod
-    def _given(scored: Scored, law: Law) -> tuple[Any, ...]:
+    def _given(scored: Scored, law: Weighing) -> tuple[Any, ...]:
         scores = (scored.counts, scored.offsets, scored.repeats, scored.scale, scored.surplus, scored.signed)
         return (*scores, law.rate, law.shift, law.largest, np.int64(law.lowest), POWERS, law.low)
 
@@ -350,7 +354,7 @@ def draw(scored: Scored, *, rate: Rate, draws: int, entropy: Entropy) -> Selecte
     reach = most_bits(len(scored.counts) * (1 + scored.signed)) << rate.shift
     lowest = max(least * rate.multiplier, highest - reach)
     low, high = lowest >> rate.shift, highest >> rate.shift
-    law = Law(rate.multiplier, rate.shift, rate.largest, lowest, low, high - low + 1)
+    law = Weighing(rate.multiplier, rate.shift, rate.largest, lowest, low, high - low + 1)
     sums = weights.sums(scored, law)
     bands, positions = _draw_bands(sums, draws, entropy)
     chunk, residue = _find_chunks(sums, bands, positions)
