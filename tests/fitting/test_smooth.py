@@ -138,7 +138,7 @@ def test_what_no_factor_gives_is_approached() -> None:
 def test_rows_that_have_their_slope_lean_nowhere() -> None:
     known = measured(joint(0.15), 400.0)
     slopes = Slopes.of(known, known.ones())
-    x, y = slopes.places[0, False], slopes.places[1, False]
+    x, y = slopes.places[0], slopes.places[1]
     answer = np.outer(known.ones()[0], known.ones()[1])
     for _ in range(30):  # looseness takes a tenth of a slope away each time
         loose = (1 - LOOSE) * answer + LOOSE * np.outer(answer.sum(axis=1), answer.sum(axis=0))
@@ -152,7 +152,7 @@ def test_rows_do_not_follow_noise() -> None:
     """What lies no farther off than the slope is uncertain moves nothing; what lies far moves nearly all the way."""
     known = measured(joint(0.0), 900.0)
     slopes = Slopes.of(known, known.ones())
-    x, y = slopes.places[0, False], slopes.places[1, False]
+    x, y = slopes.places[0], slopes.places[1]
     ones = np.outer(known.ones()[0], known.ones()[1])
     deviation = slopes.variance[0, 1] ** 0.5
     near, far = (

@@ -22,7 +22,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Collection, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from itertools import combinations
 from typing import NamedTuple
 
@@ -30,7 +30,7 @@ import numpy as np
 
 from dualquery.compiled import njit
 from dualquery.fitting.measured import LEAST, PRODUCTS, SCORES, MeasuredTables
-from dualquery.fitting.posteriors import MOST_VALUES, contrasts
+from dualquery.fitting.posteriors import LEAST_PAIRS, MOST_VALUES, contrasts, turn_into
 from dualquery.pool import in_shares, plain_algebra
 from dualquery.queries.tables import centred
 from dualquery.table.domain import Categorical, Column, Domain, Numeric
@@ -124,39 +124,73 @@ def smoothed(
     """Prior variance a, noise t: mean · a/(a + t), at/(a + t)."""
     expected = np.multiply.outer(*(ones[k] for k in members))
     deviation = measured.interactions[members] / measured.total - centred(expected)
-    seen = left.turned.T @ deviation @ right.turned
     noise = float(measured.variance[members]) / measured.total**2
-    falling = np.multiply.outer(left.values, right.values)
-    prior = _strength(seen, falling, noise) * falling
-    shrunk = prior / (prior + noise)
-    return Smooth(seen * shrunk, noise * shrunk)
+    sides = (np.ascontiguousarray(left.turned), np.ascontiguousarray(right.turned), left.values, right.values)
+    return Smooth(*smoothly(np.ascontiguousarray(deviation), *sides, noise))
 
 
 @njit(cache=True)
-def _strength(seen, falling, noise):  # type: ignore[no-untyped-def]
+def smoothly(deviation, left, right, over, under, noise):  # type: ignore[no-untyped-def]
+    """Mean and variance of a pair, of sides that have these eigenvalues."""
+    (k, p), (m, q) = left.shape, right.shape
+    half, mean, variance = np.empty((p, m)), np.empty((p, q)), np.empty((p, q))
+    turn_into(deviation, left, right, (k, m, p, q), half, mean)
+    square = _strength(mean, over, under, noise)
+    for a in range(p):
+        for b in range(q):
+            prior = square * (over[a] * under[b])
+            shrunk = prior / (prior + noise)
+            mean[a, b] *= shrunk
+            variance[a, b] = noise * shrunk
+    return mean, variance
+
+
+@njit(cache=True)
+def _strength(seen, over, under, noise):  # type: ignore[no-untyped-def]
     """τ² of a pair."""
     square = STRENGTH**2
     for _ in range(STEPS):
         total, all_weight = STRENGTH**2, 1.0
         for a in range(seen.shape[0]):
             for b in range(seen.shape[1]):
-                prior = square * falling[a, b]
+                falling = over[a] * under[b]
+                prior = square * falling
                 weight = (prior / (prior + noise)) ** 2
-                total += weight * (seen[a, b] ** 2 - noise) / falling[a, b]
+                total += weight * (seen[a, b] ** 2 - noise) / falling
                 all_weight += weight
         square = max(STRENGTH**2, total / all_weight)
     return square
 
 
-Ordering = tuple[int, bool]  # an attribute, by its scores or by where its values lie
-
-
-def standardised(line: Reals, share: Reals) -> Reals | None:
-    """With mean 0 and variance 1; a missing value lies at 0. None where all values are one."""
-    known = ~np.isnan(line)
-    moved = np.where(known, line - np.nansum(share * line) / share[known].sum(), 0.0)
-    spread = float(np.sqrt(share @ moved**2))
-    return moved / spread if spread > 0 else None
+@njit(cache=True)
+def slopes_of(  # type: ignore[no-untyped-def]
+    lower, upper, sides, edges, cells, starts, noise, shares, places, first, values, turned, likely, variance
+):
+    """The mean product of places of these pairs, and its variance. Attribute j has its shares and places from
+    edges[j], its eigenvalues and eigenvectors (turned) from first[j].
+    """
+    for n in range(lower, upper):
+        i, j = sides[n]
+        k, m = edges[i + 1] - edges[i], edges[j + 1] - edges[j]
+        one, other = shares[edges[i] : edges[i + 1]], shares[edges[j] : edges[j + 1]]
+        deviation = cells[starts[n] : starts[n + 1]].copy().reshape((k, m))
+        for a in range(k):
+            for b in range(m):  # constants, which centring takes away, are nothing to a contrast
+                deviation[a, b] -= one[a] * other[b]
+        left = turned[first[i] : first[i] + k * (k - 1)].reshape((k, k - 1))
+        right = turned[first[j] : first[j] + m * (m - 1)].reshape((m, m - 1))
+        over, under = values[edges[i] : edges[i + 1] - 1], values[edges[j] : edges[j + 1] - 1]
+        mean, spread = smoothly(deviation, left, right, over, under, noise[n])
+        begin, end = np.zeros(k - 1), np.zeros(m - 1)
+        for c in range(k):
+            begin += places[edges[i] + c] * left[c]
+        for c in range(m):
+            end += places[edges[j] + c] * right[c]
+        likely[n], variance[n] = 0.0, 0.0
+        for a in range(k - 1):
+            for b in range(m - 1):
+                likely[n] += begin[a] * mean[a, b] * end[b]
+                variance[n] += begin[a] ** 2 * spread[a, b] * end[b] ** 2
 
 
 @dataclass(frozen=True)
@@ -167,57 +201,89 @@ class Slopes:
     in few cells: nothing is lost there.
     """
 
-    places: Mapping[Ordering, Reals]
+    places: Mapping[int, Reals]
     likely: Mapping[Set, float]
     variance: Mapping[Set, float]  # of these
-    by_scores: Collection[Set]  # pairs whose products of scores were heard better than their tables tell them
-    free: Collection[Set]  # pairs without a table, which pulls rows back
+    scores: Mapping[int, Reals]
+    by_scores: Collection[Set] = ()  # pairs whose products of scores say more than their tables
+    free: Collection[Set] = ()  # pairs without a table, which pulls rows back
 
     @staticmethod
     def of(measured: MeasuredTables, ones: Mapping[int, Cells]) -> Slopes:
         domain, heard = measured.domain, heard_of(measured)
         pairs = [members for members in measured.of_order(2) if all(j in ones for j in members)]
-        asked = list(dict.fromkeys([*pairs, *heard.products]))
-        places: dict[Ordering, Reals] = {}
-        spectra, alone = {}, measured.ones()
+        lines = {
+            j: line
+            for j in {j for pair in (*pairs, *heard.products) for j in pair}
+            if (line := _line(domain, j)) is not None
+        }
+        places, spectra, alone = {}, {}, measured.ones()
         with plain_algebra():
-            for j in dict.fromkeys(j for pair in asked for j in pair):
-                share, line = ones[j] / ones[j].sum(), _line(domain, j)
-                if line is not None and (found := standardised(line, share)) is not None:
-                    places[j, False] = found
-                if j in heard.scores:
-                    places[j, True] = heard.scores[j]
-                if line is not None:
+            for j, line in lines.items():
+                share = ones[j] / ones[j].sum()
+                moved = np.where(
+                    np.isnan(line), 0.0, line - np.nansum(share * line) / share[~np.isnan(line)].sum()
+                )
+                spread = float(np.sqrt(share @ moved**2))
+                if spread > 0:
+                    places[j] = moved / spread
                     spectra[j] = eigen(domain, j, share, np.nan_to_num(line))
-            likely: dict[Set, float] = {}
-            variance: dict[Set, float] = {}
-            by_scores = set()
-            for i, j in asked:
-                if any((k, False) not in places for k in (i, j)) or max(ones[i].size, ones[j].size) <= 2:
-                    continue
-                orders = [False, (i, j) in heard.products]
-                mean, covariance = np.zeros(2), np.full((2, 2), heard.prior)
-                if (i, j) in measured.interactions:
-                    known = smoothed(measured, (i, j), alone, spectra[i], spectra[j])
-                    left = np.array([places[i, scored] @ spectra[i].turned for scored in orders])
-                    right = np.array([places[j, scored] @ spectra[j].turned for scored in orders])
-                    mean = np.einsum("xa,ab,xb->x", left, known.mean, right)
-                    covariance = np.einsum(
-                        "xa,ya,ab,xb,yb->xy", left, left, known.variance, right, right, optimize=True
+        pairs = [(i, j) for i, j in pairs if i in places and j in places]
+        pairs = [(i, j) for i, j in pairs if max(len(places[i]), len(places[j])) > 2]
+        likely, variance = np.empty(len(pairs)), np.empty(len(pairs))
+        if pairs:
+            where = {j: number for number, j in enumerate(places)}
+            sides = np.array([[where[i], where[j]] for i, j in pairs], np.int64)
+            edges = np.cumsum([0, *map(len, places.values())])
+            first = np.cumsum([0, *(each.turned.size for each in spectra.values())])
+            tables = [measured.interactions[members].ravel() for members in pairs]
+            starts = np.cumsum([0, *map(len, tables)])
+            noise = np.array([measured.variance[members] for members in pairs]) / measured.total**2
+            of_cells = (np.concatenate(tables) / measured.total, starts, noise)
+            values = [np.append(each.values, 0.0) for each in spectra.values()]
+            alike = ([alone[j] for j in places], list(places.values()))
+            turned = np.concatenate([each.turned.ravel() for each in spectra.values()])
+            known = (*map(np.concatenate, alike), first, np.concatenate(values), turned)
+            in_shares(
+                slopes_of, len(pairs), sides, edges, *of_cells, *known, likely, variance, least=LEAST_PAIRS
+            )
+        told = (dict(zip(pairs, each.tolist(), strict=True)) for each in (likely, variance))
+        return Slopes(places, *told, heard.scores)._given(heard, measured, spectra, alone)
+
+    def _given(
+        self,
+        heard: HeardProducts,
+        measured: MeasuredTables,
+        spectra: Mapping[int, Eigen],
+        ones: Mapping[int, Cells],
+    ) -> Slopes:
+        """With the products that were heard, each seen with a slope as two normal numbers."""
+        likely, variance, by_scores, free = dict(self.likely), dict(self.variance), set(), set()
+        for i, j in heard.products:
+            if i not in self.places or j not in self.places:
+                continue
+            mean, covariance = np.zeros(2), np.full((2, 2), heard.prior)
+            if (i, j) in measured.interactions:
+                with plain_algebra():
+                    known = smoothed(measured, (i, j), ones, spectra[i], spectra[j])
+                    left, right = (
+                        np.stack([self.places[k], heard.scores[k]]) @ spectra[k].turned for k in (i, j)
                     )
-                else:
-                    alike = (heard.alike(k, ones[k], places[k, False]) for k in (i, j))
-                    covariance[0, 1] = covariance[1, 0] = heard.prior * math.prod(alike)
-                likely[i, j], variance[i, j] = float(mean[0]), float(covariance[0, 0])
-                if orders[1]:
-                    seen = covariance[1] / (covariance[1, 1] + heard.variance[i, j])
-                    after = mean + seen * (heard.products[i, j] - mean[1])
-                    left_over = covariance.diagonal() - seen * covariance[1]
-                    best = int(left_over[0] < TOLD * covariance[0, 0])
-                    likely[i, j], variance[i, j] = float(after[best]), float(left_over[best])
-                    if best:
-                        by_scores.add((i, j))
-        return Slopes(places, likely, variance, by_scores, likely.keys() - measured.interactions.keys())
+                    mean = np.einsum("xa,ab,xb->x", left, known.mean, right)
+                    both = (left[:, None] * left, right[:, None] * right)
+                    covariance = np.einsum("xya,ab,xyb->xy", both[0], known.variance, both[1])
+            else:
+                free.add((i, j))
+                alike = (heard.alike(k, ones[k], self.places[k]) for k in (i, j))
+                covariance[0, 1] = covariance[1, 0] = heard.prior * math.prod(alike)
+            seen = covariance[1] / (covariance[1, 1] + heard.variance[i, j])
+            after = mean + seen * (heard.products[i, j] - mean[1])
+            left_over = covariance.diagonal() - seen * covariance[1]
+            best = int(left_over[0] < TOLD * covariance[0, 0])
+            likely[i, j], variance[i, j] = float(after[best]), float(left_over[best])
+            if best:
+                by_scores.add((i, j))
+        return replace(self, likely=likely, variance=variance, by_scores=by_scores, free=free)
 
     def leans(self, answers: Mapping[Set, Cells]) -> dict[Set, Cells]:
         """Logarithms that bring rows, which answer so, to tables of these slopes and their own margins.
@@ -229,18 +295,20 @@ class Slopes:
             return {}
         tables = [answers[members] for members in pairs]
         starts = np.cumsum([0, *(table.size for table in tables)])
-        where = {order: number for number, order in enumerate(self.places)}
-        edges = np.cumsum([0, *map(len, self.places.values())])
+        orders = (self.places, self.scores)
+        lines = {(j, by): line for by, each in enumerate(orders) for j, line in each.items()}
+        where = {key: number for number, key in enumerate(lines)}
+        edges = np.cumsum([0, *map(len, lines.values())])
         sides = np.array([[where[j, pair in self.by_scores] for j in pair] for pair in pairs], np.int64)
         cells = np.concatenate([table.ravel() for table in tables]).astype(np.float64)
         likely, variance = (
             np.array([known[members] for members in pairs]) for known in (self.likely, self.variance)
         )
-        places = np.concatenate(list(self.places.values()))
+        places = np.concatenate(list(lines.values()))
         free = np.array([members in self.free for members in pairs])
         heard = free | np.array([members in self.by_scores for members in pairs])
-        doubt, followed = np.where(heard, 0.0, variance), np.where(free, 1.0, FOLLOWED)
-        in_shares(lean_tables, len(pairs), cells, starts, sides, places, edges, likely, doubt, followed)
+        told = (likely, np.where(heard, 0.0, variance), np.where(free, 1.0, FOLLOWED))
+        in_shares(lean_tables, len(pairs), cells, starts, sides, places, edges, *told, least=LEAST_PAIRS)
         return {
             members: part.reshape(table.shape)
             for members, table, part in zip(pairs, tables, np.split(cells, starts[1:-1]), strict=True)

@@ -115,7 +115,7 @@ class NumberPairs:
 
 
 def products_for(task: Task, *, all_pairs: bool) -> NumberPairs | None:
-    """What to measure: nothing where it would drown in noise, or where tables of `all_pairs` tell it well, or nearly so.
+    """What to measure: nothing where it would drown in noise, or where tables of `all_pairs` tell it well enough.
 
     Scores of a level law have the variance 1/3, so that of m attributes a correlation has the noise 3·√v with v that
     of a product. Tables of k_i and k_j values, of variance w a cell, tell it with the noise √(w k_i k_j).
