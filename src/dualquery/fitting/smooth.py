@@ -247,8 +247,8 @@ class Slopes:
             in_shares(
                 slopes_of, len(pairs), sides, edges, *of_cells, *known, likely, variance, least=LEAST_PAIRS
             )
-        told = (dict(zip(pairs, each.tolist(), strict=True)) for each in (likely, variance))
-        return Slopes(places, *told, heard.scores)._given(heard, measured, spectra, alone)
+        mean, doubt = (dict(zip(pairs, each.tolist(), strict=True)) for each in (likely, variance))
+        return Slopes(places, mean, doubt, heard.scores)._given(heard, measured, spectra, alone)
 
     def _given(
         self,
