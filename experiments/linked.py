@@ -11,7 +11,7 @@ import csv
 import gzip
 import resource
 import time
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable
 from functools import lru_cache, partial
 from itertools import combinations
 
@@ -26,13 +26,10 @@ from dualquery.privacy.budget import Accounting, Budget
 from dualquery.privacy.curator import Curator
 from dualquery.privacy.ledger import Ledger
 from dualquery.privacy.neighbours import Neighbours, PersonAddRemove
-from dualquery.queries.group import Group
-from dualquery.queries.language.formula import Literal, Query, canonical
-from dualquery.queries.language.reader import to_groups
 from dualquery.queries.tables import Tables
-from dualquery.queries.views import Counted, negated, over_units
 from dualquery.queries.workload import Workload
 from dualquery.randomness import SeededEntropy
+from dualquery.releases.arguments import workload_from
 from dualquery.releases.make import release
 from dualquery.releases.release import Release
 from dualquery.table.columns import Categorical
@@ -56,7 +53,7 @@ LINKED_TABLES, FLAT, ONE_TABLE, APART, ALONE, ALONE_FLAT, INVENTED = (
     "invented",
 )
 KINDS = ("any", "all", "two", "unit", "row")
-ASKED = 400  # questions of each kind
+ASKED = 150  # questions of each kind, at most, whose bars are looked at
 LAHMAN = (
     "a table of the R package Lahman (or core/ of the repository chadwickbureau/baseballdatabank), as csv"
 )
@@ -317,64 +314,56 @@ def judged(truth: Units, made: Units) -> dict[str, Value]:
 
 def bars(truth: Units, made: Release, seed: int) -> dict[str, Value]:
     """How often the bars of questions of each kind hold, those with an answer of 1% to 99%."""
-    rng, database, (child,) = np.random.default_rng(seed), truth.database, truth.database.children
-    view, width, found = database.view_domain(child.name), database.width, dict[str, Value]()
+    rng, found = np.random.default_rng(seed), dict[str, Value]()
+    names = list(SIZES)
+    of_rows = persons_of(truth)
 
-    def about(attributes: Iterable[int]) -> Query:
-        """One value of each, all others but one, or a range."""
-        literals = []
-        for j in sorted(attributes):
-            size, way = int(view.sizes[j]), rng.random()
-            low, high = sorted(rng.integers(0, size, 2).tolist())
-            one, everything = 1 << int(rng.integers(size)), (1 << size) - 1
-            accepted = (1 << high + 1) - (1 << low)
-            if way < 0.7 or accepted == everything:
-                accepted = one if way < 0.5 else everything ^ one
-            literals.append(Literal(j, *canonical(accepted, size)))
-        return Query(tuple(literals))
+    def some(kind: str) -> str:
+        a, b = rng.choice(len(names), 2, replace=False)
+        first, second = (f"person.{names[x]} = {rng.integers(SIZES[names[x]])}" for x in (a, b))
+        both = first if rng.random() < 0.5 else f"{first} & {second}"
+        region = f" & region = {rng.integers(9)}" if rng.random() < 0.3 else ""
+        if kind == "unit":
+            own = f"region = {rng.integers(9)}", f"eq = {rng.integers(6)}", f"person = {rng.integers(1, 7)}"
+            return " & ".join(own[x] for x in sorted(rng.choice(3, 2, replace=False)))
+        return {
+            "any": f"any({both}){region}",
+            "all": f"all({first}){region}",
+            "two": f"count(person where {both}) >= 2",
+        }[kind]
 
-    def some(first: int, last: int, most: int) -> list[int]:
-        known = [j for j in range(first, last) if view.sizes[j] > 1]
-        number = min(int(rng.integers(1, most + 1)), len(known))
-        return [int(j) for j in rng.choice(known, number, replace=False)]
-
-    def hanging(kind: str) -> tuple[Query, tuple[Counted, ...]]:
-        of_row = about(some(width, view.width, 2))
-        number = Counted.of(database, child.name, negated(of_row) if kind == "all" else of_row)
-        everything = (1 << len(number.values)) - 1
-        accepted = {"any": everything ^ 1, "all": 1, "two": everything ^ 3}[kind]
-        own = about(some(0, width, 1)).literals if rng.random() < 0.3 else ()
-        literals = (*own, Literal(width, *canonical(accepted, len(number.values))))
-        return Query(literals), (number,)
-
-    rows = truth.joined(child.name)
-    for kind in KINDS:
-        records, release = (rows, made.of(child.name)) if kind == "row" else (truth, made)
-        if kind in ("unit", "row"):
-            own = [some(0, width, 3 if kind == "unit" else 1) for _ in range(ASKED)]
-            if kind == "row":
-                own = [[*some(width, view.width, 2), *(each if rng.random() < 0.5 else ())] for each in own]
-            groups: Sequence[Group] = to_groups(records.domain, [about(each) for each in own])
-        else:
-            groups = [over_units(database, [hanging(kind) for _ in range(ASKED)])]
+    for kind in KINDS[:-1]:
+        texts = list(dict.fromkeys(some(kind) for _ in range(6 * ASKED)))
+        groups = workload_from(truth.domain, texts).groups
+        known = np.concatenate([group.counts(truth) / truth.rows for group in groups])
+        answers = made.answer_all(texts)
         inside = [
-            abs(answer.value - true) <= (answer.error or 0.0)
-            for group in groups
-            for answer, true in zip(
-                release.answers_of(group), group.counts(records) / records.rows, strict=True
-            )
+            abs(each.value - true) <= (each.error or 0.0)
+            for each, true in zip(answers, known, strict=True)
             if 0.01 <= true <= 0.99
-        ]
+        ][:ASKED]
         found[f"held {kind}"] = float(np.mean(inside))
-    return found
+    rows = made.of("person")
+    texts = [f"person.{a} = {v}" for a, k in SIZES.items() for v in range(k)]
+    texts += [
+        f"person.{a} = {v} & region = {r}" for a, k in SIZES.items() for v in range(k) for r in range(9)
+    ]
+    place = {name: j for j, name in enumerate(of_rows.domain.names())}
+    codes, inside = of_rows.to_rows(), []
+    for each in rows.answer_all(texts):
+        conditions = [part.split(" = ") for part in each.query.replace("person.", "").split(" & ")]
+        true = float(np.mean(np.all([codes[:, place[n]] == int(v) for n, v in conditions], axis=0)))
+        if true >= 0.01:
+            inside.append(abs(each.value - true) <= (each.error or 0.0))
+    return found | {"held row": float(np.mean(inside))}
 
 
 def budget_of(epsilon: float, neighbours: Neighbours = Neighbours.ADD_REMOVE) -> Budget:
     return Budget(epsilon, DELTA, neighbours)
 
 
-def measure_linked(load: Callable[[Data], Units], data: Data, epsilon: float, seed: int) -> dict[str, Value]:
-    truth = load(data)
+def measure_linked(data: Data, epsilon: float, seed: int) -> dict[str, Value]:
+    truth = eusilc(data)
     made = release(truth, budget=budget_of(epsilon), workload="marginals:2", seed=seed)
     assert isinstance(made.records, Units)
     return judged(truth, made.records) | bars(truth, made, seed)
@@ -406,6 +395,11 @@ def measure_one_table(data: Data, epsilon: float, seed: int) -> dict[str, Value]
     )
     made = played(named, epsilon, seed)
     return {f"joined {k}": tables_off(truth, persons_of(made), k) for k in (1, 2, 3)}
+
+
+def measure_other(load: Callable[[Data], Units], data: Data, epsilon: float, seed: int) -> dict[str, Value]:
+    truth = load(data)
+    return judged(truth, played(truth, epsilon, seed))
 
 
 @lru_cache(maxsize=1)
@@ -448,21 +442,11 @@ def measure_invented(number: int) -> dict[str, Value]:
     ]))}  # fmt: skip
 
 
-OTHERS: dict[str, Callable[[Data], Units]] = {
-    "players": players,
-    "paid players": paid_players,
-    "employers": employers,
-    "5,000 invented": lambda data: invented(5_000),
-}
-
-
 def points(setting: Setting) -> list[Point]:
     data, seeds = setting.data, setting.seeds(full=5)
     epsilons = setting.choose(toy=(3.2,), quick=(3.2,), full=(1.0, 3.2))
     found = [
-        ("eusilc", LINKED_TABLES, e, s, partial(measure_linked, eusilc, data, e, s))
-        for e in epsilons
-        for s in seeds
+        ("eusilc", LINKED_TABLES, e, s, partial(measure_linked, data, e, s)) for e in epsilons for s in seeds
     ]
     found.append(("eusilc", APART, 0.0, 0, partial(measure_dealt_out, data)))
     for e in epsilons:
@@ -473,11 +457,11 @@ def points(setting: Setting) -> list[Point]:
                 ("eusilc", ALONE, e, s, partial(measure_alone, data, e, s)),
                 ("eusilc", ALONE_FLAT, e, s, partial(measure_flat, data, e, s, True)),
             ]
+    others = {"players": players, "paid players": paid_players, "employers": employers}
     found += [
-        (n, LINKED_TABLES, e, s, partial(measure_linked, f, data, e, s))
-        for n, f in OTHERS.items()
-        for e in epsilons
-        for s in seeds[:3]
+        (n, LINKED_TABLES, 3.2, s, partial(measure_other, f, data, 3.2, s))
+        for n, f in others.items()
+        for s in seeds
     ]
     numbers_of = setting.choose(toy=(2_000,), quick=(20_000,), full=(100_000, 300_000, 1_000_000))
     found += [(f"{n:,}", INVENTED, 1.0, 0, partial(measure_invented, n)) for n in numbers_of]
