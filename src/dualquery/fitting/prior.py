@@ -164,25 +164,25 @@ def share_borne_out(
     of one y″ is larger than that of y.
     """
 
-    def halves(times: int) -> tuple[float, float]:
+    def halves(times: int) -> tuple[float, float, float]:
         first, second = thinned(known, rng)
         held, *_ = around(first, public, rng, STEPS // 2)
         tell()
-        return _agreement(second, held, refit(first, effort, rng, no_progress))
+        return *_agreement(second, held, refit(first, effort, rng, no_progress)), 1.0
 
     return borne_out(halves)
 
 
-def borne_out(halves: Callable[[int], tuple[float, float]]) -> float:
-    """α from Σ ⟨y″ − B, A − B⟩/s² and Σ ‖A − B‖²/s² of some halves of the noise."""
+def borne_out(halves: Callable[[int], tuple[float, float, float]]) -> float:
+    """α from Σ ⟨y″ − B, A − B⟩/s² and Σ ‖A − B‖²/s² of some halves of the noise, and what it is believed to be."""
     above = below = share = 0.0
     for times in range(1, THINNINGS + 1):
-        more, larger = halves(times)
+        more, larger, belief = halves(times)
         above, below = above + more, below + larger
         known_by = (1 + 1 / THINNED) / (times + 1 / THINNED)  # 1/K of it, over the noise that is left
-        share = (known_by * above + 1 / BELIEF**2) / (known_by * below + 1 / BELIEF**2)
+        share = (known_by * above + belief / BELIEF**2) / (known_by * below + 1 / BELIEF**2)
         off = SURE / math.sqrt(max(known_by * below, LEAST_CELL))
-        if share + off >= 1:
+        if belief >= 0.5 and share + off >= 1:
             return 1.0
         if share <= off:
             return 0.0

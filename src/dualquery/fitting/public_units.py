@@ -4,8 +4,8 @@ It is what `fitting.prior` does with rows. *Support*: the public units P, mutant
 and of its rows are drawn again), and independent units. *Trust*: a unit adds X_c to a cell of a view, a sum of
 weights (`queries.views`), so that the mean of N units varies by E X_c²/N; the rest is `believed`. *Weights* of least
 relative entropy to the support, whose tables come near to the measured ones, margins first. *Gate*: of two halves of
-the noise one makes both fits, with P and without, and the other tells which share of the release P has. *Units*: each
-as often as its weight says, up to one.
+the noise one makes both fits, with P and without, and the other tells which share of the release P has; beforehand it
+is believed to be N over what P might speak for. *Units*: each as often as its weight says, up to one.
 """
 
 from __future__ import annotations
@@ -18,6 +18,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from dualquery.compiled import njit
 from dualquery.fitting.fitter import RAREST
 from dualquery.fitting.measured import LEAST, Measured, MeasuredTables, onto_simplex
 from dualquery.fitting.prior import (
@@ -104,6 +105,14 @@ class WeighedUnits:
         """Of each unit the sum of the numbers in its cells, each as often as it adds to it."""
         return np.bincount(self.unit, numbers[self.cell] * self.adds, self.units).astype(np.float64)
 
+    def rounded(self, wanted: Reals, order: Integers) -> Integers:
+        """A whole number of each unit, next to the wanted one: cells hardly change (`WeighedRows.rounded`)."""
+        by_unit, out = np.argsort(self.unit, kind="stable"), np.zeros(self.units, np.int64)
+        start = np.searchsorted(self.unit[by_unit], np.arange(self.units + 1))
+        over = np.zeros(self._ends[-1])
+        deal(start, self.cell[by_unit], self.adds[by_unit], wanted, order, over, out)
+        return out
+
     def centred(self, numbers: Reals) -> Reals:
         """Tables without what smaller sets say; tallies as they are."""
         parts = zip(np.split(numbers, self._ends[:-1]), self.told, strict=True)
@@ -112,6 +121,21 @@ class WeighedUnits:
     @property
     def _ends(self) -> Integers:
         return np.cumsum([each.values.size for each in self.told])
+
+
+@njit(cache=True)
+def deal(start, cell, adds, wanted, order, over, out):  # type: ignore[no-untyped-def]
+    """out[u] = ⌊wanted[u]⌋ or one more; `over` is what each cell has been dealt beyond what was wanted."""
+    for u in order:
+        whole = int(np.floor(wanted[u]))
+        part, total, squares = wanted[u] - whole, 0.0, 0.0
+        for e in range(start[u], start[u + 1]):
+            total += adds[e] * over[cell[e]]
+            squares += adds[e] ** 2
+        up = 1 if total < squares * (part - 0.5) else 0
+        for e in range(start[u], start[u + 1]):
+            over[cell[e]] += (up - part) * adds[e]
+        out[u] = whole + up
 
 
 def _centred(told: Measured, cells: Cells) -> Cells:
@@ -186,17 +210,17 @@ class _Weighed:
     """Units and how much each counts, together one; and the units that they count as, by margins, and by all."""
 
     units: Units
+    rows: WeighedUnits
     weights: Reals
     of_ones: float
     records: float
 
     def drawn(self, number: int, rng: np.random.Generator) -> Units:
-        order = rng.permutation(len(self.weights))
-        ends = np.floor(np.cumsum(number * self.weights[order]) + rng.random())
-        times = np.diff(ends, prepend=0.0).astype(np.int64)
-        found = np.repeat(order, times)[:number]
-        more = rng.choice(len(self.weights), number - len(found), p=self.weights)
-        return self.units.take(rng.permutation(np.concatenate([found, more])))
+        times = self.rows.rounded(number * self.weights, rng.permutation(self.units.rows))
+        found = np.repeat(np.arange(self.units.rows), times)
+        # rounding leaves a few too many or too few
+        more = rng.choice(self.units.rows, max(0, number - len(found)), p=self.weights)
+        return self.units.take(rng.permutation(np.concatenate([found, more]))[:number])
 
 
 def fitted_with_public(
@@ -217,13 +241,11 @@ def fitted_with_public(
         return units, misfits, NO_TRUST
     wanted = Everything.of(known, views, rng)
     found = _around(known, views, public, wanted, rng, STEPS)
-    made = found.drawn(rows, rng)
-    if share < 1:
-        other, _ = fitted_units(known, views, rows, rng, no_progress)
-        both = made.take(np.arange(round(share * rows))).with_more(
-            other.take(np.arange(rows)[round(share * rows) :])
-        )
-        made = both.take(rng.permutation(rows))
+    own = round(share * rows)
+    made = found.drawn(own, rng)
+    if own < rows:
+        made = made.with_more(fitted_units(known, views, rows - own, rng, no_progress)[0])
+        made = made.take(rng.permutation(rows))
     members = zip(made.database.children, made.members, strict=True)
     made = replace(made, members=tuple(each.in_order(child.ordering) for child, each in members))
     return made, wanted.misfits(made), Trust(found.records, share, found.of_ones)
@@ -252,7 +274,7 @@ def _share_borne_out(
     rng: np.random.Generator,
     progress: Done,
 ) -> float:
-    def halves(times: int) -> tuple[float, float]:
+    def halves(times: int) -> tuple[float, float, float]:
         progress(times, THINNINGS + 1)
         first, of_views, second = _halves(known, views, rng)
         held = _around(first, of_views, public, Everything.of(first, of_views, rng), rng, STEPS // 2)
@@ -266,7 +288,11 @@ def _share_borne_out(
         )
         precision = _spread(second, [1 / each.variance for each in second])
         target = joined([each.values for each in second])
-        return float((precision * (target - b) * (a - b)).sum()), float((precision * (a - b) ** 2).sum())
+        above, below = (
+            float((precision * (target - b) * (a - b)).sum()),
+            float((precision * (a - b) ** 2).sum()),
+        )
+        return above, below, held.records * (1 / known.total + 1 / public.number)
 
     return borne_out(halves)
 
@@ -299,7 +325,7 @@ def _around(
     masses, number = _trust(others, base, part, most)
     target[:size] = margins.centred(margins.totals(weights))
     weights = reweighted(rows, remixed(base, part, masses), target, number * penalty, steps)
-    return _Weighed(units, weights, of_ones, number)
+    return _Weighed(units, rows, weights, of_ones, number)
 
 
 def _trust(rows: WeighedUnits, base: Reals, part: Integers, most: float) -> tuple[Reals, float]:

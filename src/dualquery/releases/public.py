@@ -202,13 +202,13 @@ def _of_release(release: Release, schema: Schema) -> tuple[PublicRows | PublicUn
     origin = f"a release of ε = {spent['epsilon']:g}, made {release.certificate['created'][:10]}"
     records = int(release.certificate["records"]["rows"])
     if isinstance(schema.domain, Database):
-        tables = (
-            release.artefact.tables if isinstance(release.artefact, SyntheticUnits) else release.to_arrow()
-        )
-        units = _units_in(tables, schema, "the prior")
-        return PublicUnits(units, float(min(records, units.rows))), _entry(
-            origin, _codes_of_units(units), records, ()
-        )
+        if not isinstance(release.artefact, SyntheticUnits):
+            raise DataError(
+                "the prior is a release of one table, and the schema describes a database; name another"
+            )
+        units = _units_in(release.artefact.tables, schema, "the prior")
+        entry = _entry(origin, _codes_of_units(units), records, ())
+        return PublicUnits(units, float(min(records, units.rows))), entry
     codes, lacks = codes_of(release.to_arrow(), schema, "the prior")
     rows = replace(PublicRows.of(codes), number=float(min(records, len(codes))))
     return rows, _entry(origin, codes, records, lacks)

@@ -52,7 +52,9 @@ def refit(
     """
     release = release if isinstance(release, Release) else Release.load(release)
     if release.domain.kind == "database":
-        raise DualQueryError("a release of a database cannot be fitted again; release the database with that prior")
+        raise DualQueryError(
+            "a release of a database cannot be fitted again; release the database with that prior"
+        )
     measured, said = measured_tables(release), release.certificate
     if "totals" in said:
         raise DualQueryError(
