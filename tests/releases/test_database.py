@@ -37,11 +37,13 @@ from dualquery.errors import DualQueryError, QueryError, ReleaseError, SchemaErr
 from dualquery.fitting.measured import Measured
 from dualquery.kinds.special import DATABASE
 from dualquery.mechanisms.artefact import SyntheticUnits, synthetic
+from dualquery.mechanisms.error_bars import ANY
 from dualquery.mechanisms.mechanism import Mechanism, hidden
 from dualquery.mechanisms.wishes import MECHANISMS, NoWishes
 from dualquery.privacy.noise import Gaussian, Noise
 from dualquery.queries.derived import number_of_records
 from dualquery.queries.families import from_texts
+from dualquery.queries.language.units import rows_groups_of
 from dualquery.registry import KINDS
 from dualquery.releases.certificate import Certificate
 from dualquery.releases.check import as_released, hanging
@@ -632,18 +634,41 @@ def test_a_check_measures_rows_and_pairs_of_them_too(tables: dict[str, pd.DataFr
 
 def test_bars_of_rows_and_of_any_follow_their_own_check(tables: dict[str, pd.DataFrame]) -> None:
     made = released(tables, check=0.3, budget=RICH)
-    data = made.certificate.plain()
-    for each in data["check"]["orders"]:
-        each["scale"] = {"person": 3.0, "pairs of person": 2.0}.get(each.get("of", ""), 1.0)
-    usual = json.loads(json.dumps(data))
-    for each in usual["check"]["orders"]:
-        each["scale"] = 1.0
-    wide, usual = (replace(made, certificate=Certificate.of(each)) for each in (data, usual))
+    scales = {("", 2): 1.0, ("person", 2): 3.0, ("pairs of person", 2): 2.0}
+    data = {
+        **made.certificate.plain(),
+        "predicted_error": made.certificate.predicted_error.scaled(scales).to_json(),
+    }
+    wide = replace(made, certificate=Certificate.of(data))
     rows, anything = "sex = male & age >= 18", "any(sex = male & age >= 18) & region = Coast"
     for text, of in ((rows, "person"), (anything, None)):
-        assert wide.answer(text, of=of).error == pytest.approx(3 * usual.answer(text, of=of).error)
+        assert wide.answer(text, of=of).error == pytest.approx(3 * made.answer(text, of=of).error)
     own = "region = Coast & person = 2"
-    assert wide.answer(own).error == usual.answer(own).error
+    assert wide.answer(own).error == made.answer(own).error
+    found = made.certificate["check"]["orders"]
+    assert all(each["scale"] for each in found if each["attributes"] > 1)
+
+
+def test_each_kind_of_question_has_curves_of_its_own(tables: dict[str, pd.DataFrame], tmp_path: Path) -> None:
+    made = released(tables, check=0)
+    predicted = made.certificate.predicted_error
+    assert list(predicted.curves_of) == ["person", ANY]
+    joined = [each.joined("person") for each in made.replicas]
+    group = rows_groups_of(made.domain, made.of("person").domain, ["sex = male & age >= 18"], [""])[0]
+    errors = [each.seen(group).errors for each in joined]
+    answer = made.answer("sex = male & age >= 18", of="person")
+    by_hand = predicted.curves_of["person"].bars(np.array([answer.value]), np.array([2]), errors)
+    assert answer.error == pytest.approx(by_hand[0])
+    wider = replace(
+        predicted, curves_of={**predicted.curves_of, ANY: predicted.curves_of[ANY].scaled({1: 4.0})}
+    )
+    other = replace(
+        made,
+        certificate=Certificate.of(made.certificate.plain() | {"predicted_error": wider.to_json()}),
+    )
+    for text, of in (("region = Coast & person = 2", None), ("sex = male", "person")):
+        assert other.answer(text, of=of).error == made.answer(text, of=of).error
+    assert other.answer("any(sex = male)").error > 2 * made.answer("any(sex = male)").error
 
 
 def test_rows_and_pairs_have_criteria(tables: dict[str, pd.DataFrame]) -> None:
