@@ -496,11 +496,82 @@ def test_what_databases_do_not_have_is_refused_in_a_sentence(tables: dict[str, p
             asked.estimate("region = East")
         with pytest.raises(QueryError, match="of a database nothing can be estimated"):
             asked.regress("region ~ kind")
-    for given in ({"prior": made}, {"totals": tables["household"]}):
-        with pytest.raises(DualQueryError, match="for one table of attributes: no database"):
-            released(tables, **given)
+    with pytest.raises(DualQueryError, match="totals are for one table of attributes: no database"):
+        released(tables, totals=tables["household"])
+    with pytest.raises(DualQueryError, match="of a database cannot be fitted again"):
+        dualquery.refit(made, prior=tables, prior_origin="a census")
 
 
+@pytest.fixture
+def public(tables: dict[str, pd.DataFrame]) -> dict[str, pd.DataFrame]:
+    return {name: frame[frame.hh < SOME // 2] for name, frame in tables.items()}
+
+
+def test_a_database_starts_from_public_ones(
+    tables: dict[str, pd.DataFrame], public: dict[str, pd.DataFrame], tmp_path: Path
+) -> None:
+    given = {"mechanism": "linked", "synthetic_rows": 500, "seed": None}
+    made = released(tables, prior=public, prior_origin="a census", **given)
+    (entry,) = made.certificate["prior"]
+    assert (entry["origin"], entry["records"], entry["lacks"]) == ("a census", SOME // 2, ())
+    assert 0 < made.certificate["trust"]["share"] <= 1
+    assert any("the prior counts as" in note for note in made.certificate["notes"])
+    assert made.certificate["spent"] == released(tables, **given).certificate["spent"]
+    made.save(tmp_path / "last")
+    dualquery.verify(tmp_path / "last")
+    again = released(tables, prior=[public, tmp_path / "last"], prior_origin="a census", **given)
+    assert [each["records"] for each in again.certificate["prior"]] == [
+        200,
+        made.certificate["records"]["rows"],
+    ]
+    swapped = {"household": public["household"], "person": public["person"].sample(frac=1, random_state=1)}
+    other = released(tables, prior=swapped, prior_origin="a census", **given).certificate["prior"][0]
+    assert other["digest"] == entry["digest"], "in whatever order the rows of a file stand"
+
+
+@pytest.mark.parametrize(
+    ("prior", "said"),
+    [
+        (lambda t: {"household": t["household"]}, "the prior 'x': no table 'person' was given"),
+        (lambda t: {**t, "person": t["person"].drop(columns="work")}, "no column 'work'"),
+        (lambda t: {**t, "person": t["person"].assign(hh=-1)}, "has no household that the schema allows"),
+        (lambda t: t["person"], "the prior 'x': a DataFrame is no database"),
+        (lambda t: "nowhere", "there is no prior 'nowhere'"),
+        (lambda t: SOURCE, "is the private table itself"),
+        (lambda t: {**t, "person": SOURCE["person"]}, "is the private table itself"),
+    ],
+)  # fmt: skip
+def test_priors_of_a_database_that_are_refused(
+    public: dict[str, pd.DataFrame], prior: Any, said: str
+) -> None:
+    SOURCE.update({name: frame.copy() for name, frame in public.items()})
+    with pytest.raises(DualQueryError, match=said):
+        released(SOURCE, prior=prior(public), prior_origin="x", mechanism="linked")
+
+
+def test_one_table_and_a_database_are_no_priors_of_each_other(
+    tables: dict[str, pd.DataFrame], records: Any
+) -> None:
+    flat = dualquery.release(
+        records, workload="marginals:1", budget=Budget(1, 1e-6), mechanism="uniform", check=0
+    )
+    with pytest.raises(
+        DualQueryError, match="the prior is a release of one table, and the schema describes a database"
+    ):
+        released(tables, prior=flat, mechanism="linked")
+    schema = parse_schema(example.SCHEMA, origin="the example")
+    with pytest.raises(DualQueryError, match="a dict is not a table"):
+        dualquery.release(
+            records,
+            schema=schema,
+            workload="marginals:1",
+            budget=Budget(1, 1e-6),
+            prior=tables,
+            prior_origin="x",
+        )
+
+
+SOURCE: dict[str, pd.DataFrame] = {}
 RICH = Budget(200.0, 1e-6, "add-remove")
 
 

@@ -24,6 +24,7 @@ from dualquery.fitting.fitter import COUNT_SECONDS, Effort, Fitting, Rows
 from dualquery.fitting.measured import HALF_NORMAL, Measured, MeasuredTables, Numbers
 from dualquery.fitting.posteriors import denoised
 from dualquery.fitting.prior import Dependence
+from dualquery.fitting.public_rows import PublicRows
 from dualquery.fitting.shrink import points, posterior
 from dualquery.mechanisms.floors import MISFITS
 from dualquery.mechanisms.means import Means, NumberPairs, means_for, products_for
@@ -169,7 +170,7 @@ class ByChosenPairs:
         if self.products is not None:
             place = -1 if self.means is None else -2
             inside = (*inside, *self.products.measured(curator, more[place], paid[place], known))
-        if task.prior is not None:
+        if isinstance(task.prior, PublicRows):
             all_pairs = quarter_powers(list(sets), task.domain, task.budget.neighbours)
             said = Dependence.of(raw, sets, task.prior, rng)
 
