@@ -12,6 +12,7 @@ import pytest
 import dualquery.card
 import dualquery.counting.cuda
 import dualquery.fitting.cuda
+import dualquery.privacy.cuda
 from dualquery.card import CardError, kernels
 from tests.card.emulator import emulated
 
@@ -36,7 +37,7 @@ def any_card(
     if shutil.which("g++") is None:
         pytest.skip("no compiler for the emulator")
     fake = emulated(compiled)
-    for module in (dualquery.card, dualquery.counting.cuda, dualquery.fitting.cuda):
+    for module in (dualquery.card, dualquery.counting.cuda, dualquery.fitting.cuda, dualquery.privacy.cuda):
         monkeypatch.setattr(module, "card", lambda: fake)
     monkeypatch.setattr(dualquery.card, "_MINE", local())
     kernels.cache_clear()

@@ -30,7 +30,7 @@ from dualquery.fitting.fitter import (
 )
 from dualquery.fitting.measured import Measured, MeasuredTables, interactions_told
 from dualquery.fitting.posteriors import denoised, likely_larger, likely_pairs, tree_lean, tree_of
-from dualquery.fitting.smooth import Slopes
+from dualquery.fitting.smooth import Slopes, heard_of
 from dualquery.game.play import Transcript
 from dualquery.queries.rules import structural_zeros, zeros_of
 from dualquery.queries.tables import Tables, centred
@@ -280,12 +280,13 @@ def fit_and_mend(
     """
     domain, heat, warm = wanted.measured.domain, effort.temperatures(wanted.noise, times), len(effort.warm_up)
     rows = passes(fitter, targets(wanted, wanted.pairs()), start, heat[:warm], rng, tick)[-1]
-    tables = Tables(domain, (*((j,) for j in wanted.ones), *wanted.likely))
+    asked = [*((j,) for j in wanted.ones), *wanted.likely, *heard_of(wanted.measured).products]
+    tables = Tables(domain, tuple(dict.fromkeys(asked)))
     fractions = tables.counts(_as_records(domain, rows)) / math.prod(rows.shape[:2])
     answers = dict(zip(tables.sets, tables.split(fractions), strict=True))
     wanted = wanted.anew({j: answers[j,] for j in wanted.ones}, rng)
     made = targets(wanted, wanted.added_back(wanted.pairs(), answers))
-    wanted.lean_to_slopes(made, {members: answers[members] for members in wanted.likely}, times)
+    wanted.lean_to_slopes(made, answers, times)
     return passes(fitter, made, rows, heat[warm:], rng, tick)
 
 

@@ -12,27 +12,34 @@ Rows fall short of it. Shrinking works cell by cell, and a slope that lies in ma
 taken for noise; a temperature takes some of the rest. So rows are told slopes apart (`Slopes`): of every two ordered
 attributes the mean product of their places x, as it is likely to be. Once rows are warm they lean to
 exp(λ x_a x_b + α_a + β_b), of all factors that give a slope and keep the margins the one that changes a table least.
+
+A table of many cells says little of its slope, and a pair without a table nothing. Where products of scores were
+heard (`mechanisms.means`), slopes are those of both, seen as normal; where scores leave less than half of what was
+unknown, rows lean by scores, and all the way.
 """
 
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
-from dataclasses import dataclass
+from collections.abc import Collection, Mapping
+from dataclasses import dataclass, replace
+from itertools import combinations
 from typing import NamedTuple
 
 import numpy as np
 
 from dualquery.compiled import njit
-from dualquery.fitting.measured import LEAST, MeasuredTables
-from dualquery.fitting.posteriors import MOST_VALUES, contrasts
+from dualquery.fitting.measured import LEAST, PRODUCTS, SCORES, MeasuredTables
+from dualquery.fitting.posteriors import LEAST_PAIRS, MOST_VALUES, contrasts, turn_into
 from dualquery.pool import in_shares, plain_algebra
 from dualquery.queries.tables import centred
 from dualquery.table.domain import Categorical, Column, Domain, Numeric
 from dualquery.types import Cells, Integers, Reals, Set
 
+UNMEASURED = 0.2  # deviation of a correlation that nobody measured
 STRENGTH = 0.5  # τ: of a correlation beforehand. .1 is too sure: .82 to .90 of intervals hold
 STEEPNESS = 3.0  # how fast the prior falls with the degree
+TOLD = 0.5  # of what is unknown of a slope: where scores leave less, rows lean by scores
 STEPS = 20  # of τ and the weights that follow from it
 FOLLOWED = 0.5  # of a lean: as rows move, what was measured pulls them back about as hard
 MOST_TILT, CLOSE = 0.3, 1e-3
@@ -48,6 +55,23 @@ def number_codes(column: Column) -> Integers | None:
     if isinstance(column, Categorical) and column.numeric:
         return np.flatnonzero(~np.isnan(column.numbers))
     return None
+
+
+def ordered(domain: Domain, attribute: int) -> bool:
+    """Whether a line goes through more than two of the values of an attribute."""
+    line = _line(domain, attribute)
+    return line is not None and int(np.isfinite(line).sum()) > 2
+
+
+def scores_of(domain: Domain, attribute: int, ones: Cells) -> Reals:
+    """Of each value twice the share of the records before its middle, less one; 0 where it is no number."""
+    line = _line(domain, attribute)
+    assert line is not None
+    place, known = np.argsort(line), np.isfinite(line)
+    share = np.where(known, ones, 0.0)[place] / max(LEAST, float(ones[known].sum()))
+    scores = np.zeros(len(line))
+    scores[place] = 2 * np.cumsum(share) - share - 1
+    return np.where(known, np.clip(scores, -1.0, 1.0), 0.0)
 
 
 class Eigen(NamedTuple):
@@ -100,28 +124,73 @@ def smoothed(
     """Prior variance a, noise t: mean · a/(a + t), at/(a + t)."""
     expected = np.multiply.outer(*(ones[k] for k in members))
     deviation = measured.interactions[members] / measured.total - centred(expected)
-    seen = left.turned.T @ deviation @ right.turned
     noise = float(measured.variance[members]) / measured.total**2
-    falling = np.multiply.outer(left.values, right.values)
-    prior = _strength(seen, falling, noise) * falling
-    shrunk = prior / (prior + noise)
-    return Smooth(seen * shrunk, noise * shrunk)
+    sides = (np.ascontiguousarray(left.turned), np.ascontiguousarray(right.turned), left.values, right.values)
+    return Smooth(*smoothly(np.ascontiguousarray(deviation), *sides, noise))
 
 
 @njit(cache=True)
-def _strength(seen, falling, noise):  # type: ignore[no-untyped-def]
+def smoothly(deviation, left, right, over, under, noise):  # type: ignore[no-untyped-def]
+    """Mean and variance of a pair, of sides that have these eigenvalues."""
+    (k, p), (m, q) = left.shape, right.shape
+    half, mean, variance = np.empty((p, m)), np.empty((p, q)), np.empty((p, q))
+    turn_into(deviation, left, right, (k, m, p, q), half, mean)
+    square = _strength(mean, over, under, noise)
+    for a in range(p):
+        for b in range(q):
+            prior = square * (over[a] * under[b])
+            shrunk = prior / (prior + noise)
+            mean[a, b] *= shrunk
+            variance[a, b] = noise * shrunk
+    return mean, variance
+
+
+@njit(cache=True)
+def _strength(seen, over, under, noise):  # type: ignore[no-untyped-def]
     """τ² of a pair."""
     square = STRENGTH**2
     for _ in range(STEPS):
         total, all_weight = STRENGTH**2, 1.0
         for a in range(seen.shape[0]):
             for b in range(seen.shape[1]):
-                prior = square * falling[a, b]
+                falling = over[a] * under[b]
+                prior = square * falling
                 weight = (prior / (prior + noise)) ** 2
-                total += weight * (seen[a, b] ** 2 - noise) / falling[a, b]
+                total += weight * (seen[a, b] ** 2 - noise) / falling
                 all_weight += weight
         square = max(STRENGTH**2, total / all_weight)
     return square
+
+
+@njit(cache=True)
+def slopes_of(  # type: ignore[no-untyped-def]
+    lower, upper, sides, edges, cells, starts, noise, shares, places, first, values, turned, likely, variance
+):
+    """The mean product of places of these pairs, and its variance. Attribute j has its shares and places from
+    edges[j], its eigenvalues and eigenvectors (turned) from first[j].
+    """
+    for n in range(lower, upper):
+        i, j = sides[n]
+        k, m = edges[i + 1] - edges[i], edges[j + 1] - edges[j]
+        one, other = shares[edges[i] : edges[i + 1]], shares[edges[j] : edges[j + 1]]
+        deviation = cells[starts[n] : starts[n + 1]].copy().reshape((k, m))
+        for a in range(k):
+            for b in range(m):  # constants, which centring takes away, are nothing to a contrast
+                deviation[a, b] -= one[a] * other[b]
+        left = turned[first[i] : first[i] + k * (k - 1)].reshape((k, k - 1))
+        right = turned[first[j] : first[j] + m * (m - 1)].reshape((m, m - 1))
+        over, under = values[edges[i] : edges[i + 1] - 1], values[edges[j] : edges[j + 1] - 1]
+        mean, spread = smoothly(deviation, left, right, over, under, noise[n])
+        begin, end = np.zeros(k - 1), np.zeros(m - 1)
+        for c in range(k):
+            begin += places[edges[i] + c] * left[c]
+        for c in range(m):
+            end += places[edges[j] + c] * right[c]
+        likely[n], variance[n] = 0.0, 0.0
+        for a in range(k - 1):
+            for b in range(m - 1):
+                likely[n] += begin[a] * mean[a, b] * end[b]
+                variance[n] += begin[a] ** 2 * spread[a, b] * end[b] ** 2
 
 
 @dataclass(frozen=True)
@@ -135,13 +204,18 @@ class Slopes:
     places: Mapping[int, Reals]
     likely: Mapping[Set, float]
     variance: Mapping[Set, float]  # of these
+    scores: Mapping[int, Reals]
+    by_scores: Collection[Set] = ()  # pairs whose products of scores say more than their tables
+    free: Collection[Set] = ()  # pairs without a table, which pulls rows back
 
     @staticmethod
     def of(measured: MeasuredTables, ones: Mapping[int, Cells]) -> Slopes:
-        domain = measured.domain
+        domain, heard = measured.domain, heard_of(measured)
         pairs = [members for members in measured.of_order(2) if all(j in ones for j in members)]
         lines = {
-            j: line for j in {j for pair in pairs for j in pair} if (line := _line(domain, j)) is not None
+            j: line
+            for j in {j for pair in (*pairs, *heard.products) for j in pair}
+            if (line := _line(domain, j)) is not None
         }
         places, spectra, alone = {}, {}, measured.ones()
         with plain_algebra():
@@ -154,35 +228,87 @@ class Slopes:
                 if spread > 0:
                     places[j] = moved / spread
                     spectra[j] = eigen(domain, j, share, np.nan_to_num(line))
-            likely: dict[Set, float] = {}
-            variance: dict[Set, float] = {}
-            for i, j in pairs:
-                if i in places and j in places and max(len(places[i]), len(places[j])) > 2:
-                    known = smoothed(measured, (i, j), alone, spectra[i], spectra[j])
-                    left, right = places[i] @ spectra[i].turned, spectra[j].turned.T @ places[j]
-                    likely[i, j] = float(left @ known.mean @ right)
-                    variance[i, j] = float(left**2 @ known.variance @ right**2)
-        return Slopes(places, likely, variance)
+        pairs = [(i, j) for i, j in pairs if i in places and j in places]
+        pairs = [(i, j) for i, j in pairs if max(len(places[i]), len(places[j])) > 2]
+        likely, variance = np.empty(len(pairs)), np.empty(len(pairs))
+        if pairs:
+            where = {j: number for number, j in enumerate(places)}
+            sides = np.array([[where[i], where[j]] for i, j in pairs], np.int64)
+            edges = np.cumsum([0, *map(len, places.values())])
+            first = np.cumsum([0, *(each.turned.size for each in spectra.values())])
+            tables = [measured.interactions[members].ravel() for members in pairs]
+            starts = np.cumsum([0, *map(len, tables)])
+            noise = np.array([measured.variance[members] for members in pairs]) / measured.total**2
+            of_cells = (np.concatenate(tables) / measured.total, starts, noise)
+            values = [np.append(each.values, 0.0) for each in spectra.values()]
+            alike = ([alone[j] for j in places], list(places.values()))
+            turned = np.concatenate([each.turned.ravel() for each in spectra.values()])
+            known = (*map(np.concatenate, alike), first, np.concatenate(values), turned)
+            in_shares(
+                slopes_of, len(pairs), sides, edges, *of_cells, *known, likely, variance, least=LEAST_PAIRS
+            )
+        mean, doubt = (dict(zip(pairs, each.tolist(), strict=True)) for each in (likely, variance))
+        return Slopes(places, mean, doubt, heard.scores)._given(heard, measured, spectra, alone)
+
+    def _given(
+        self,
+        heard: HeardProducts,
+        measured: MeasuredTables,
+        spectra: Mapping[int, Eigen],
+        ones: Mapping[int, Cells],
+    ) -> Slopes:
+        """With the products that were heard, each seen with a slope as two normal numbers."""
+        likely, variance, by_scores, free = dict(self.likely), dict(self.variance), set(), set()
+        for i, j in heard.products:
+            if i not in self.places or j not in self.places:
+                continue
+            mean, covariance = np.zeros(2), np.full((2, 2), heard.prior)
+            if (i, j) in measured.interactions:
+                with plain_algebra():
+                    known = smoothed(measured, (i, j), ones, spectra[i], spectra[j])
+                    left, right = (
+                        np.stack([self.places[k], heard.scores[k]]) @ spectra[k].turned for k in (i, j)
+                    )
+                    mean = np.einsum("xa,ab,xb->x", left, known.mean, right)
+                    both = (left[:, None] * left, right[:, None] * right)
+                    covariance = np.einsum("xya,ab,xyb->xy", both[0], known.variance, both[1])
+            else:
+                free.add((i, j))
+                alike = (heard.alike(k, ones[k], self.places[k]) for k in (i, j))
+                covariance[0, 1] = covariance[1, 0] = heard.prior * math.prod(alike)
+            seen = covariance[1] / (covariance[1, 1] + heard.variance[i, j])
+            after = mean + seen * (heard.products[i, j] - mean[1])
+            left_over = covariance.diagonal() - seen * covariance[1]
+            best = int(left_over[0] < TOLD * covariance[0, 0])
+            likely[i, j], variance[i, j] = float(after[best]), float(left_over[best])
+            if best:
+                by_scores.add((i, j))
+        return replace(self, likely=likely, variance=variance, by_scores=by_scores, free=free)
 
     def leans(self, answers: Mapping[Set, Cells]) -> dict[Set, Cells]:
         """Logarithms that bring rows, which answer so, to tables of these slopes and their own margins.
 
-        Only as far as rows are farther off than a slope is uncertain (James and Stein 1961).
+        Where tables tell a slope, only as far as rows are farther off than it is uncertain (James and Stein 1961).
         """
         pairs = list(self.likely)
         if not pairs:
             return {}
         tables = [answers[members] for members in pairs]
         starts = np.cumsum([0, *(table.size for table in tables)])
-        where = {j: number for number, j in enumerate(self.places)}
-        edges = np.cumsum([0, *map(len, self.places.values())])
-        sides = np.array([[where[i], where[j]] for i, j in pairs], np.int64)
+        orders = (self.places, self.scores)
+        lines = {(j, by): line for by, each in enumerate(orders) for j, line in each.items()}
+        where = {key: number for number, key in enumerate(lines)}
+        edges = np.cumsum([0, *map(len, lines.values())])
+        sides = np.array([[where[j, pair in self.by_scores] for j in pair] for pair in pairs], np.int64)
         cells = np.concatenate([table.ravel() for table in tables]).astype(np.float64)
         likely, variance = (
             np.array([known[members] for members in pairs]) for known in (self.likely, self.variance)
         )
-        places = np.concatenate(list(self.places.values()))
-        in_shares(lean_tables, len(pairs), cells, starts, sides, places, edges, likely, variance)
+        places = np.concatenate(list(lines.values()))
+        free = np.array([members in self.free for members in pairs])
+        heard = free | np.array([members in self.by_scores for members in pairs])
+        told = (likely, np.where(heard, 0.0, variance), np.where(free, 1.0, FOLLOWED))
+        in_shares(lean_tables, len(pairs), cells, starts, sides, places, edges, *told, least=LEAST_PAIRS)
         return {
             members: part.reshape(table.shape)
             for members, table, part in zip(pairs, tables, np.split(cells, starts[1:-1]), strict=True)
@@ -190,7 +316,7 @@ class Slopes:
 
 
 @njit(cache=True)
-def lean_tables(lower, upper, cells, starts, sides, places, edges, likely, variance):  # type: ignore[no-untyped-def]
+def lean_tables(lower, upper, cells, starts, sides, places, edges, likely, doubt, followed):  # type: ignore[no-untyped-def]
     """Tables lower to upper become the logarithms that they lack."""
     for n in range(lower, upper):
         i, j = sides[n, 0], sides[n, 1]
@@ -203,11 +329,11 @@ def lean_tables(lower, upper, cells, starts, sides, places, edges, likely, varia
                 products[a, b] = left[a] * right[b]
                 found += table[a, b] * products[a, b]
         far = (likely[n] - found) ** 2
-        clear = max(0.0, far - variance[n]) / max(far, LEAST)
+        clear = max(0.0, far - doubt[n]) / max(far, LEAST)
         factor = tilted(table, products, found + clear * (likely[n] - found))
         for a in range(len(left)):
             for b in range(len(right)):
-                table[a, b] = min(max(math.log(factor[a, b]) / FOLLOWED, -MOST_LEAN), MOST_LEAN)
+                table[a, b] = min(max(math.log(factor[a, b]) / followed[n], -MOST_LEAN), MOST_LEAN)
 
 
 @njit(cache=True)
@@ -254,6 +380,43 @@ def tilted(table, products, wanted):  # type: ignore[no-untyped-def]
 @njit(cache=True)
 def _ratio(wanted, found):  # type: ignore[no-untyped-def]
     return max(wanted, LEAST) / max(found, LEAST) if found > 0 else 1.0
+
+
+class HeardProducts(NamedTuple):
+    """The products of scores that were measured: scores and products such that each score has variance 1."""
+
+    scores: Mapping[int, Reals]
+    products: Mapping[Set, float]
+    variance: Mapping[Set, float]
+    prior: float  # τ² of a correlation that no table tells
+
+    def alike(self, attribute: int, ones: Cells, places: Reals) -> float:
+        """How far places go with scores."""
+        found: Reals = ones @ (self.scores.get(attribute, places) * places)
+        return float(found / ones.sum())
+
+
+def heard_of(measured: MeasuredTables) -> HeardProducts:
+    """What was measured of products, in fractions. τ² = (.2² + Σ (z² − t))/(1 + number), as products say."""
+    scores: dict[int, Reals] = {}
+    products: dict[Set, float] = {}
+    variance: dict[Set, float] = {}
+    scale: dict[int, float] = {}
+    ones = measured.ones() if measured.inside else {}
+    for each in measured.inside:
+        if each.what.kind == SCORES:
+            (j,) = each.what.attributes
+            scale[j] = max(LEAST, math.sqrt(float(ones[j] @ each.values**2)))
+            scores[j] = each.values / scale[j]
+        if each.what.kind == PRODUCTS:
+            for (i, j), value in zip(
+                combinations(each.what.attributes, 2), each.values.tolist(), strict=True
+            ):
+                by = scale[i] * scale[j] * measured.total
+                products[i, j], variance[i, j] = value / by, each.variance / by**2
+    excess = sum(products[pair] ** 2 - variance[pair] for pair in products)
+    prior = (UNMEASURED**2 + max(0.0, excess)) / (1 + len(products))
+    return HeardProducts(scores, products, variance, prior)
 
 
 def _line(domain: Domain, attribute: int) -> Reals | None:
