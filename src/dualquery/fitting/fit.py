@@ -63,8 +63,8 @@ class PairTargets:
     part: float = LIKELY
 
     def anew(self, rows: Mapping[int, Cells], rng: np.random.Generator) -> PairTargets:
-        """The same with one-way tables halfway to those of fitted rows, which know what the pairs say of them: that of
-        two cells at most one is filled, say. Pairs are shrunk anew around these.
+        """The same with one-way tables halfway to those of fitted rows, which know what pairs say of them (that a
+        combination is impossible, say). Pairs are shrunk anew around these.
         """
         total, cells = self.measured.total, dict(self.measured.interactions)
         for j, fraction in rows.items():

@@ -39,9 +39,9 @@ from dualquery.mechanisms.shares import (
     MOST_COUNT,
     SHARE_OF_TOTAL,
     Stage,
+    fair_shares,
     known_at_first,
     measures_total,
-    fair_shares,
     stages_of,
     unit_variance,
 )
