@@ -19,6 +19,21 @@ ACCEPT(accept_1, unsigned char)
 ACCEPT(accept_2, unsigned short)
 ACCEPT(accept_4, unsigned int)
 
+// used[1 + p] = 1 where some of the literals 2p, 2p + 1 of all queries is about predicate p
+extern "C" __global__ void mark_used(const int* literals, long long number, unsigned char* used) {
+    long long i = blockIdx.x * (long long)blockDim.x + threadIdx.x;
+    if (i < number) used[1 + (literals[i] >> 1)] = 1;
+}
+
+// asked[k, q] = literal k of query q, its predicate numbered anew
+extern "C" __global__ void number_literals(const int* literals, long long queries, int width, const int* number,
+                                           int* asked) {
+    long long i = blockIdx.x * (long long)blockDim.x + threadIdx.x;
+    if (i >= queries * width) return;
+    int literal = literals[(i % queries) * width + i / queries];
+    asked[i] = literal < 0 ? literal : 2 * number[literal >> 1] + (literal & 1);
+}
+
 // counts[q] += records of a tile of words for which all literals hold. literal 2p: column p, 2p + 1: its negation;
 // padding asks for the last column, whose ones are the records that there are, and so does every count.
 extern "C" __global__ void conjunctions(const u64* bits, long long words, int columns, const int* literals, int width,
