@@ -76,7 +76,11 @@ def test_answers_of_replies_are_kept_on_the_card(fails: bool, monkeypatch: pytes
     domain = Domain(tuple(Categorical(f"a{j}", tuple(map(str, range(2 + j % 4)))) for j in range(7)))
     literals = random_literals(domain, 3, 700, seed=1).groups[0]
     flipped = replace(literals, complement=np.arange(700) % 3 == 0)
-    workload, rng, on_card = Workload(domain, (literals, flipped), "both"), np.random.default_rng(0), CardWeights()
+    workload, rng, on_card = (
+        Workload(domain, (literals, flipped), "both"),
+        np.random.default_rng(0),
+        CardWeights(),
+    )
     found, expected = on_card.answers(workload), Answers(workload)
     assert isinstance(found, CardAnswers)
     for number in range(6):
