@@ -1,8 +1,8 @@
 """A distribution over records on a graphics card: sums over its cells are made there, and cells multiplied.
 
 The processor sees tables, and the few survival probabilities of each row. Sums are doubles, added up in one order:
-the same on every run, and those of the processor but for their last digits. What the cells were multiplied by is kept,
-it is small: should the card fail, the processor does it all again.
+the same on every run, and those of the processor but for their last digits. What the cells were multiplied by is
+kept, it is small: should the card fail, the processor does it all again.
 """
 
 from __future__ import annotations
