@@ -46,6 +46,8 @@ extern "C" __global__ void conjunctions(const u64* bits, long long words, int co
     }
     __syncthreads();
     const u64* valid = local + (columns - 1) * tile;
+    int nobody = 0;  // bits beyond the last record, zero in all columns: three negations would count them
+    for (int i = 0; i < tile; i++) nobody += 64 - __popcll(valid[i]);
     long long step = (long long)gridDim.y * blockDim.x;
     for (long long q = blockIdx.y * (long long)blockDim.x + threadIdx.x; q < queries; q += step) {
         int total = 0;
@@ -55,18 +57,12 @@ extern "C" __global__ void conjunctions(const u64* bits, long long words, int co
             const u64* y = b < 0 ? valid : local + (b >> 1) * tile;
             const u64* z = c < 0 ? valid : local + (c >> 1) * tile;
             u64 nx = a < 0 || !(a & 1) ? 0 : ~0ull, ny = b < 0 || !(b & 1) ? 0 : ~0ull, nz = c < 0 || !(c & 1) ? 0 : ~0ull;
-            if (nx | ny | nz) {
-                for (int i = 0; i < tile; i++) {
-                    int w = (i + threadIdx.x) & (tile - 1);
-                    total += __popcll((x[w] ^ nx) & (y[w] ^ ny) & (z[w] ^ nz) & valid[w]);
-                }
-            } else {
-                #pragma unroll 8
-                for (int i = 0; i < tile; i++) {
-                    int w = (i + threadIdx.x) & (tile - 1);
-                    total += __popcll(x[w] & y[w] & z[w]);
-                }
+            #pragma unroll 8
+            for (int i = 0; i < tile; i++) {
+                int w = (i + threadIdx.x) & (tile - 1);
+                total += __popcll((x[w] ^ nx) & (y[w] ^ ny) & (z[w] ^ nz));
             }
+            if (nx & ny & nz) total -= nobody;
         } else {
             for (int i = 0; i < tile; i++) {
                 int w = (i + threadIdx.x) & (tile - 1);
