@@ -24,6 +24,7 @@ from dualquery.errors import BudgetError, DualQueryError
 from dualquery.fitting.measured import Measured
 from dualquery.fitting.prior import Trust
 from dualquery.fitting.public_rows import PublicRows
+from dualquery.fitting.public_units import PublicUnits
 from dualquery.fitting.totals import Totals
 from dualquery.game.play import Snapshot
 from dualquery.mechanisms.artefact import Artefact
@@ -59,7 +60,7 @@ class Task:
     budget: Budget
     rows_variance: float | None = None
     places: bool = False
-    prior: PublicRows | None = None  # rows that are public already (`fitting.prior`)
+    prior: PublicRows | PublicUnits | None = None  # what is public already (`fitting.prior`)
     totals: Totals | None = None  # that rows are to meet (`fitting.totals`)
     earlier: tuple[Measured, ...] = ()  # of the same table, paid for before (`fitting.measured.CellSums`)
 

@@ -9,6 +9,8 @@ from typing import Any
 import numpy as np
 
 from dualquery.fitting.measured import Measured
+from dualquery.fitting.public_rows import PublicRows
+from dualquery.fitting.public_units import PublicUnits
 from dualquery.mechanisms.artefact import SyntheticUnits
 from dualquery.mechanisms.mechanism import Outcome, Plan, Task
 from dualquery.mechanisms.projection.game import PROJECTION
@@ -34,9 +36,12 @@ def _view(task: Task) -> View:
 
 def _flat(task: Task) -> Task:
     """All pairs of attributes of a unit and its row."""
-    domain = _view(task).domain
-    pairs = Tables(domain, tuple(combinations(range(domain.width), 2)))
-    return replace(task, workload=Workload(domain, (pairs,), "all pairs"))
+    view, prior = _view(task), task.prior
+    pairs = Tables(view.domain, tuple(combinations(range(view.domain.width), 2)))
+    if isinstance(prior, PublicUnits):
+        rows = PublicRows.of(prior.units.joined(view.child).to_rows())
+        prior = replace(rows, number=prior.number, share=prior.share)
+    return replace(task, workload=Workload(view.domain, (pairs,), "all pairs"), prior=prior)
 
 
 def plan(task: Task, wanted: RowsWishes) -> Plan[Any]:
@@ -48,6 +53,8 @@ def run(plan: Plan[Any], curator: Curator, rng: np.random.Generator, progress: P
     task = plan.task
     made = PROJECTION.run(replace(plan, task=_flat(task)), curator.of_rows(_view(task)), rng, progress)
     assert made.settled is not None
+    if task.prior is not None and made.trust is not None:
+        task = replace(task, prior=replace(task.prior, share=made.trust.share))
     return replace(
         made,
         artefact=SyntheticUnits(_units(task, made.artefact.records)),  # type: ignore[attr-defined]

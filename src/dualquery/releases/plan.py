@@ -19,6 +19,7 @@ from typing import Any, NamedTuple
 from dualquery.errors import BudgetError, DualQueryError, SchemaError
 from dualquery.fitting.measured import Measured
 from dualquery.fitting.public_rows import PublicRows
+from dualquery.fitting.public_units import PublicUnits
 from dualquery.fitting.totals import Totals
 from dualquery.kinds.kind import TIGHTEST_FIRST, choose
 from dualquery.mechanisms.mechanism import AnotherAccounting, AnyMechanism, Plan, Step, Task
@@ -106,7 +107,7 @@ class Request:
     workload: Workload
     options: Mapping[str, object]
     mechanism: str | None = None  # None: the program chooses
-    prior: PublicRows | None = None
+    prior: PublicRows | PublicUnits | None = None
     earlier: tuple[Measured, ...] = ()  # and paid for, by a private draft
     checking: Wanted = NOTHING_WANTED
     totals: Totals | None = None

@@ -21,6 +21,7 @@ import numpy as np
 from dualquery.errors import DualQueryError
 from dualquery.fitting.fitter import Effort
 from dualquery.fitting.prior import NO_TRUST, fit_with_prior
+from dualquery.fitting.public_rows import PublicRows
 from dualquery.mechanisms.artefact import SyntheticRecords
 from dualquery.mechanisms.mechanism import Mechanism, Outcome, Plan, Task, choice
 from dualquery.mechanisms.projection.baskets import ByItems
@@ -91,7 +92,7 @@ def run(plan: Plan[Way], curator: Curator, rng: np.random.Generator, progress: P
     measured, effort = plan.parameters.measure(curator, plan.task, rng), plan.parameters.effort
     settled = plan if measured.settled is None else replace(plan, parameters=measured.settled)
     prior, trust = plan.task.prior, None
-    if prior is None or measured.tables is None or measured.refit is None:
+    if not isinstance(prior, PublicRows) or measured.tables is None or measured.refit is None:
         rows = measured.fit(effort, rng, partial(progress, "fitting rows"))
         trust = None if prior is None else NO_TRUST
     else:

@@ -34,9 +34,10 @@ from dualquery.errors import DataError
 from dualquery.registry import Registry
 from dualquery.table.reading.arrow import ARROW, FRAME, PARQUET
 from dualquery.table.reading.delimited import TEXT, TRANSACTIONS
-from dualquery.table.reading.mixed import BOOK, JSON
-from dualquery.table.reading.postgresql import DATABASE, PostgresTable
+from dualquery.table.reading.mixed import BOOK, JSON, SQLITE, declared_in
+from dualquery.table.reading.postgresql import DATABASE, PostgresTable, declared_at, is_database
 from dualquery.table.reading.source import (
+    Declared,
     Source,
     WantedColumns,
     in_parts,
@@ -92,6 +93,15 @@ def source_of(given: AnyTable) -> Source:
     raise DataError(
         f"'{given}' is an unsupported file type; save it as CSV, Parquet, Arrow, JSON, Excel, SQLite or DuckDB"
     )
+
+
+def declared(given: str) -> list[Declared] | None:
+    """The tables of a whole database with their keys; None of what is one table."""
+    if is_database(given):
+        return declared_at(given)
+    path = Path(given)
+    found = declared_in(path) if path.suffix.lower() in SQLITE and path.exists() else []
+    return found if any(each.links for each in found) else None
 
 
 def describe(given: AnyTable) -> str:
