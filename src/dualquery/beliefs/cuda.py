@@ -15,7 +15,7 @@ from typing import Any, TypeVar
 
 import numpy as np
 
-from dualquery.beliefs.histogram import ROW_CELLS, SERIAL_CELLS, Classes, Histogram, Pruned
+from dualquery.beliefs.histogram import ROW_CELLS, SERIAL_CELLS, CellClasses, Histogram, Pruned
 from dualquery.card import CardError, card, kernels, on_card
 from dualquery.types import Cells, Set
 
@@ -83,7 +83,7 @@ class CardHistogram(Histogram):
 
         self._on(on, super()._divide)
 
-    def _row_sums(self, classes: Classes) -> Cells:
+    def _row_sums(self, classes: CellClasses) -> Cells:
         def on(cupy: Any) -> Cells:
             rows, columns = self._shape
             parts = max(1, min(PARTS, MOST_SUMS // classes.rows))
@@ -101,7 +101,7 @@ class CardHistogram(Histogram):
 
         return self._on(on, lambda: Histogram._row_sums(self, classes))
 
-    def _scale_rows(self, source: Histogram, classes: Classes, rows: Cells) -> None:
+    def _scale_rows(self, source: Histogram, classes: CellClasses, rows: Cells) -> None:
         def on(cupy: Any) -> None:
             weights = source._weights
             if source is not self:

@@ -94,7 +94,7 @@ class Histogram:
         self.total = float(flat.sum())
         return flat.reshape(classes.shape) / self.total
 
-    def _row_sums(self, classes: Classes) -> Cells:
+    def _row_sums(self, classes: CellClasses) -> Cells:
         """The rows of each class, added up."""
         sums = np.zeros((classes.rows, self._weights.shape[1]))
         in_shares(add_rows, sums.shape[1], self._weights, classes.of_row, sums, least=LEAST_COLUMNS)
@@ -144,7 +144,7 @@ class Histogram:
     def _divide(self) -> None:
         self._weights /= self.total
 
-    def _scale_rows(self, source: Histogram, classes: Classes, rows: Cells) -> None:
+    def _scale_rows(self, source: Histogram, classes: CellClasses, rows: Cells) -> None:
         in_place = source is self
         weights = source._weights
         if not in_place:
@@ -183,12 +183,12 @@ class Histogram:
         return max(1, SERIAL_CELLS // self._weights.shape[1])
 
 
-Make = Callable[[tuple[int, ...], tuple[int, ...]], Histogram]
-_USUAL: ContextVar[Make] = ContextVar("histograms", default=Histogram)
+MakeHistogram = Callable[[tuple[int, ...], tuple[int, ...]], Histogram]
+_USUAL: ContextVar[MakeHistogram] = ContextVar("histograms", default=Histogram)
 
 
 @contextmanager
-def believing_with(make: Make) -> Iterator[None]:
+def believing_with(make: MakeHistogram) -> Iterator[None]:
     """Uniform distributions over whole domains are made so inside."""
     before = _USUAL.set(make)
     try:
@@ -221,7 +221,7 @@ def _split(sizes: tuple[int, ...]) -> int:
 
 
 @dataclass(frozen=True)
-class Classes:
+class CellClasses:
     """Which cell of a table each cell of the matrix lies in: of_cell[of_row[h], i] for the cell (h, i)."""
 
     shape: tuple[int, ...]
@@ -236,7 +236,7 @@ class Classes:
 
 
 @lru_cache(maxsize=4096)
-def _classes(attributes: tuple[int, ...], sizes: tuple[int, ...], members: tuple[int, ...]) -> Classes:
+def _classes(attributes: tuple[int, ...], sizes: tuple[int, ...], members: tuple[int, ...]) -> CellClasses:
     head = _split(sizes)
     inside = [j in members for j in attributes]
     shape = tuple(size for size, mine in zip(sizes, inside, strict=True) if mine)
@@ -245,7 +245,7 @@ def _classes(attributes: tuple[int, ...], sizes: tuple[int, ...], members: tuple
     rows = prod(size for size, mine in zip(sizes[:head], inside[:head], strict=True) if mine)
     width = prod(size for size, mine in zip(sizes[head:], inside[head:], strict=True) if mine)
     of_cell = np.arange(rows)[:, None] * width + of_column
-    return Classes(shape, of_row.astype(np.int32), rows, of_cell)
+    return CellClasses(shape, of_row.astype(np.int32), rows, of_cell)
 
 
 def _codes(sizes: tuple[int, ...], inside: list[bool]) -> Integers:
