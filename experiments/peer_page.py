@@ -113,16 +113,22 @@ def _panel(axes: Axes, here: Rows, looks: dict[str, tuple[str, str]]) -> None:
             errors = [row["l1"] for row in done]
             mean = fmean(errors)
             bar = [[mean - min(errors)], [max(errors) - mean]] if len(errors) > 1 else None
-            seconds = fmean(row.get("card_seconds") or row["processor_seconds"] for row in done)
+            seconds = fmean(times_of(done) or [float("nan")])
             axes.errorbar(seconds, mean, bar, fmt=marker, color=colour, capsize=3, markersize=6, zorder=3)
         elif any(str(row["outcome"]).startswith(STOPPED) for row in mine):
-            seconds = max(row["processor_seconds"] for row in mine if row["processor_seconds"] != "")
+            seconds = max(times_of(mine), default=float("nan"))
             across = axes.get_xaxis_transform()
             axes.plot(
                 seconds, CEILING, marker, color=colour, markersize=6, transform=across, fillstyle="none"
             )
             axes.plot(seconds, CEILING, "x", color=colour, markersize=9, transform=across)
     axes.margins(x=0.15, y=0.2)
+
+
+def times_of(rows: Rows) -> list[float]:
+    """Seconds of a card or of the processor, where a release had the machine to itself."""
+    found = (row.get("card_seconds") or row["processor_seconds"] for row in rows)
+    return [seconds for seconds in found if _number(seconds)]
 
 
 # The words

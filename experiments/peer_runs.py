@@ -33,6 +33,7 @@ TORCH = "torch==2.13.0"  # a CPU build of it must be what pip finds, or be named
 FULL_LIMIT, QUICK_LIMIT = 1200.0, 120.0  # processor seconds
 MEMORY = 16.0  # GB of address space
 NOT_STARTED = "not started:"
+STOPPED_FILE = "stopped.txt"  # after how long another machine stopped a release, in words
 
 
 @dataclass(frozen=True)
@@ -86,12 +87,13 @@ class Made:
     ran: Ran
     answer: NDArray[Any] | None
     seconds: float  # 0 where it had not the machine to itself
-    card: str = ""  # the graphics card of another machine where it was made
+    elsewhere: bool = False
+    card: str = ""  # the graphics card of another machine where it had one
 
     @property
     def costs(self) -> dict[str, Value]:
         """Processor seconds and memory, or seconds of a card: nobody watched the other machine's processor."""
-        if self.card:
+        if self.elsewhere:
             return {"card": self.card, **self.timed("card_seconds")}
         return {
             "process_seconds": self.ran.process_seconds,
@@ -107,7 +109,9 @@ def make(data: Data, wanted: Release, terms: Terms, limit: float) -> Made:
     """Run a peer's program on a task of its own, or read what another machine left of it."""
     if (place := place_elsewhere(wanted, terms)) is not None:
         answer, seconds = left_in(place)
-        return Made(Ran(DONE, seconds, 0.0, 0.0), answer, seconds, (place / "card.txt").read_text().strip())
+        outcome = DONE if answer is not None else f"{STOPPED} {(place / STOPPED_FILE).read_text().strip()}"
+        card = (place / "card.txt").read_text().strip()
+        return Made(Ran(outcome, seconds, 0.0, 0.0), answer, seconds, elsewhere=True, card=card)
     if not wanted.peer.requirements:
         compile_ours(terms)
     with TemporaryDirectory() as name:
@@ -141,7 +145,7 @@ def starting_problem(data: Data, wanted: Release, terms: Terms) -> str | None:
     place = place_elsewhere(wanted, terms)
     if place is None:
         return installing_problem(wanted.peer, terms)
-    if (place / "answer.npy").is_file():
+    if (place / "answer.npy").is_file() or (place / STOPPED_FILE).is_file():
         return None
     place.mkdir(parents=True, exist_ok=True)
     write_task(place, wanted, wanted.case.records(data), terms.cores)

@@ -17,7 +17,7 @@ A peer that wants a graphics card may be asked on another machine, with nothing 
 --elsewhere DIR` writes a folder for each release to DIR. There, `python run_dpsynth.py FOLDER` answers each, where
 dpsynth and mbi can be imported; back here, the same command again judges what lies in the folders. Such rows have
 `card_seconds`, of fitting and generating by the clock, in the place of processor seconds, and no seconds at all where
-several ran side by side: write 0 to `seconds.txt`.
+several ran side by side: write 0 to `seconds.txt`. Where one was stopped, write after how long to `stopped.txt`.
 
 `processor_seconds` are of the whole process, imports included; `seconds` is the wall time of fitting and generating
 alone. Peak memory is that of the process alone, which is all of it where a peer works in one process, as all of
