@@ -303,7 +303,8 @@ def _totals_in(given: Any, schema: Schema, words: str) -> tuple[Set, Integers]:
     counts = [name for name in cells.column_names if name not in names]
     if len(counts) != 1 or len(cells.column_names) < 2:
         raise DataError(
-            f"{words} should have columns of the schema and one more, with whole numbers; it has "
+            f"{words} should have columns of the schema (of a database those of its protected table) and one more, "
+            "with whole numbers; it has "
             f"{', '.join(cells.column_names[:10]) or 'none'}"
         )
     number = _whole(cells[counts[0]])
