@@ -85,7 +85,8 @@ def find(rows: Rows) -> str:
 def terms() -> str:
     return (
         "Ours ran on one core of a machine with other work, so its times are processor seconds; peers there or on "
-        "another machine, most of those side by side, and then without a time. (ε, 10⁻⁶), a record added or removed; everybody has exact Gaussian ρ, which is "
+        "another machine, most of those side by side, and then without a time. (ε, 10⁻⁶), a record added or "
+        "removed; everybody has exact Gaussian ρ, which is "
         "more than any theorem grants to MST. Schemas of the foreign tables are drafts, read off each table"
         " and taken as public for the comparison; every tool gets the same codes. Our constants were tuned "
         "on Adult and NLTCS, and the rule for few records was tried on small tables of this kind. SWIFT, "
