@@ -16,7 +16,6 @@ A pair that was not measured counts as independent in the first three.
 from __future__ import annotations
 
 import argparse
-import copy
 from collections.abc import Iterator, Mapping
 from dataclasses import replace
 from itertools import combinations
@@ -37,10 +36,8 @@ from dualquery.fitting.fit import (
 from dualquery.fitting.fitter import Effort, Targets
 from dualquery.fitting.measured import HALF_NORMAL, MeasuredTables, onto_simplex
 from dualquery.fitting.posteriors import (
-    SeparablePrior,
     cell_deviation,
     denoised,
-    separable_prior,
     tree_lean,
     tree_of,
 )
@@ -51,13 +48,12 @@ from dualquery.privacy.curator import Curator
 from dualquery.privacy.ledger import Ledger
 from dualquery.privacy.neighbours import Neighbours
 from dualquery.queries.families import marginals
-from dualquery.queries.tables import Tables, centred
+from dualquery.queries.tables import Tables
 from dualquery.randomness import SeededEntropy
 from dualquery.table.records import Records
 from dualquery.types import Cells, Set
 
 EXACT = 0.01  # of the variance: noise that is next to none; with less of it rows would hardly move
-TRUE_STEPS = 60  # of expectation and maximisation, where there is no noise to follow
 MANY = 4  # times as many rows
 Truth = Mapping[Set, Cells]
 
@@ -117,24 +113,6 @@ def targets_of(measured: MeasuredTables, seed: int) -> PairTargets:
     return PairTargets.of(measured, np.random.default_rng(seed), part)
 
 
-def with_true_covariances(measured: MeasuredTables, truth: Truth) -> PairTargets:
-    """Shrunk by covariances of attributes and strengths of pairs that were learned from the true tables."""
-    wanted = targets_of(measured, 0)
-    pairs = measured.of_order(2)
-    noise = {s: EXACT * measured.variance[s] / measured.total**2 for s in pairs}
-    ones = {s[0]: cells for s, cells in truth.items() if len(s) == 1}
-    learned = SeparablePrior({s: centred(truth[s]) for s in pairs}, noise, ones, TRUE_STEPS)
-    seen = separable_prior(measured, wanted.ones)
-    assert learned._pairs == seen._pairs
-    known = copy.copy(learned)
-    known._seen, known._noise = seen._seen, seen._noise
-    likely = {
-        (i, j): np.maximum(np.outer(wanted.ones[i], wanted.ones[j]) + each.deviation, 0.0)
-        for (i, j), each in known.posteriors().items()
-    }
-    return replace(wanted, likely=likely)
-
-
 def to_true_tree(truth: Truth) -> MakeTargets:
     """Rows lean to the tree of the true table, with its true pairs."""
     ones = {s[0]: cells for s, cells in truth.items() if len(s) == 1}
@@ -183,7 +161,6 @@ def steps(
     yield "rows", errors(rows_of(wanted, truth, seed))
     exact = targets_of(with_true_ones(measured, truth), seed)
     yield "rows, one-way tables known", errors(rows_of(exact, truth, seed))
-    yield "rows, covariances known", errors(rows_of(with_true_covariances(measured, truth), truth, seed))
     yield "rows, the tree known", errors(rows_of(wanted, truth, seed, targets=to_true_tree(truth)))
     yield f"rows, {MANY} times as many", errors(rows_of(wanted, truth, seed, MANY))
     yield "the population and one-way tables known", unknown_sample(measured, truth, records.rows)

@@ -54,7 +54,7 @@ from experiments.peer_runs import (
 from experiments.processes import DONE
 
 QUESTIONS = 500
-RUNS, PEER_RUNS = 5, 5
+RUNS = 5  # of peers where they are asked on a card, else one
 FIRST_RUNS = 3  # of ours and of what needs no tool before the peers, the others after the cheapest of them
 EPSILONS = (1.0, 0.1, 10.0)  # in the order in which they are measured
 SMALL = tuple(Case(name, 2, epsilons=EPSILONS) for name in FOREIGN if name != "births2014")
@@ -221,7 +221,7 @@ def points(terms: Terms, setting: Setting) -> list[Point]:
         for case in cases
         for epsilon in case.epsilons
         for turn, method in enumerate(peers_of(case))
-        for seed in range(PEER_RUNS)
+        for seed in range(RUNS if method.on_card else 1)
         for wanted in [Asked(case, DPSYNTH, method.name, epsilon, seed)]
     ]
 
