@@ -7,10 +7,10 @@ whole file is the population; ε = .3, 1, 3, δ = 10⁻⁶, marginals:2. Coeffic
 regression, means of groups and their differences, correlations, quantiles, by `Release.estimate` and
 `Release.regress`: how many intervals hold the number of the table and that of the population, and the median half-
 width in units of 1.96 sampling errors of n records. `sql`: mean, median, quantiles, sd and correlations of six tables
-and of three invented ones with the schema of a draft, ε = 1, by `Release.sql`: how many bars hold the number of the raw
-table, how many are null, how many say ± 0 and are right (a quantile among few values), and of each statistic the rms
-error in printed standard errors. `unmeasured`: twelve columns, 5,000 rows, only pairs with one of them measured: bars of means by groups, of
-correlations and of cells of other pairs.
+and of three invented ones with the schema of a draft, ε = 1, by `Release.sql`: how many bars hold the number of the
+raw table, how many are null, how many say ± 0 and are right (a quantile among few values), and of each statistic the
+rms error in printed standard errors. `unmeasured`: twelve columns, 5,000 rows, only pairs with one of them measured:
+bars of means by groups, of correlations and of cells of other pairs.
 """
 
 from __future__ import annotations

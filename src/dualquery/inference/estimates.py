@@ -92,8 +92,8 @@ def half_width(errors: Reals, around: Reals, *, measured: bool) -> float:
     `around` is how far the draws lie from it, which counts what the rows miss of what was measured as well; `errors`
     are those of the replicas. Both mean squares, S of m − 1 and e² of B degrees of freedom, tell one variance: it is
     their mean by freedom, ((m − 1)S + B·e²)/(m − 1 + B), unless e² is so much the larger that chance would have it in
-    one of a hundred cases (the F test): then e². Where nothing was measured it is their sum, for draws then only place
-    numbers inside their bins.
+    one of a hundred cases (the F test): then e². Where nothing was measured it is their sum, for draws then only
+    place numbers inside their bins.
     """
     known = around[np.isfinite(around)]
     if len(known) < (1 - MOST_ABSENT) * len(around):
