@@ -298,13 +298,8 @@ def _staged(
     part = 1.0 - (SHARE_OF_SCORES + SHARE_OF_CHOSEN if scored else 0.0)
     products = products_for(task, all_pairs=True) if sets else None
     part -= sum(each.share for each in (means, products) if each is not None)
-<<<<<<< HEAD
-    of_ones = _share_of_ones(len(ones), unit, task.rows) if sets else 1.0 - total
-    powers = fair_shares(ones, task.domain, task.budget.neighbours)
-=======
     of_ones = _share_of_ones(task, ones, unit) if sets else 1.0 - total
-    powers = quarter_powers(ones, task.domain, task.budget.neighbours)
->>>>>>> main
+    powers = fair_shares(ones, task.domain, task.budget.neighbours)
     shares: dict[Set, float] = {s: part * of_ones * (x / sum(powers.values())) for s, x in powers.items()}
     if sets:
         shares = spared(task, shares, unit)
