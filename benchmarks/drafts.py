@@ -38,13 +38,11 @@ from dualquery import Budget, Categorical, Domain, Numeric, private_draft, schem
 from dualquery.counting.counter import MemoryCounter
 from dualquery.errors import BudgetError
 from dualquery.fitting.measured import Measured
-from dualquery.mechanisms.mechanism import Task
-from dualquery.mechanisms.outcomes import finished
+from dualquery.mechanisms.mechanism import Task, finished
 from dualquery.mechanisms.projection.game import PROJECTION
-from dualquery.privacy.budget import Accounting
+from dualquery.privacy.budget import Accounting, Neighbours
 from dualquery.privacy.curator import Curator
 from dualquery.privacy.ledger import Ledger
-from dualquery.privacy.neighbours import Neighbours
 from dualquery.queries.families import marginals
 from dualquery.randomness import SeededEntropy
 from dualquery.releases.reuse import earlier_of

@@ -32,7 +32,7 @@ from dualquery.fitting import cuda as on_the_card
 from dualquery.fitting.cpu import COMPILED
 from dualquery.fitting.cuda import CudaFitter
 from dualquery.fitting.fitter import Targets, fitting_with
-from dualquery.pool import cores
+from dualquery.loops import cores
 from dualquery.queries.conjunctions import Conjunctions
 from dualquery.queries.random_families import random_literals
 from dualquery.queries.tables import Tables

@@ -46,10 +46,9 @@ from dualquery.fitting.posteriors import (
 )
 from dualquery.mechanisms.mechanism import Task
 from dualquery.mechanisms.projection.game import PROJECTION
-from dualquery.privacy.budget import Accounting, Budget
+from dualquery.privacy.budget import Accounting, Budget, Neighbours
 from dualquery.privacy.curator import Curator
 from dualquery.privacy.ledger import Ledger
-from dualquery.privacy.neighbours import Neighbours
 from dualquery.queries.families import marginals
 from dualquery.queries.tables import Tables, centred
 from dualquery.randomness import SeededEntropy

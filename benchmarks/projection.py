@@ -24,10 +24,9 @@ from dualquery.counting.counter import MemoryCounter
 from dualquery.mechanisms.error_bars import Draw, made_replicas
 from dualquery.mechanisms.mechanism import AnyMechanism, Plan, Task, shown
 from dualquery.mechanisms.projection.game import PROJECTION
-from dualquery.privacy.budget import Accounting, Budget
+from dualquery.privacy.budget import Accounting, Budget, Neighbours
 from dualquery.privacy.curator import Curator
 from dualquery.privacy.ledger import Ledger
-from dualquery.privacy.neighbours import Neighbours
 from dualquery.queries.families import marginals
 from dualquery.queries.random_families import random_literals, weighted_conjunctions
 from dualquery.queries.tables import Tables

@@ -23,10 +23,9 @@ from benchmarks.harness import Figure, data_folder, records_of, show
 from dualquery.counting.counter import MemoryCounter
 from dualquery.mechanisms.mechanism import Task
 from dualquery.mechanisms.projection.game import PROJECTION
-from dualquery.privacy.budget import Accounting, Budget
+from dualquery.privacy.budget import Accounting, Budget, Neighbours
 from dualquery.privacy.curator import Curator
 from dualquery.privacy.ledger import Ledger
-from dualquery.privacy.neighbours import Neighbours
 from dualquery.queries.families import marginals
 from dualquery.queries.random_families import random_literals
 from dualquery.queries.workload import Workload

@@ -1,4 +1,4 @@
-"""Which mechanism for which shape: the evidence behind `kinds/records.py` and docs/evidence.md."""
+"""Which mechanism for which shape: the evidence behind `kinds/kind.py` and docs/evidence.md."""
 
 from __future__ import annotations
 

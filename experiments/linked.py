@@ -22,10 +22,9 @@ from numpy.typing import NDArray
 from dualquery.counting.counter import MemoryCounter
 from dualquery.mechanisms.linked import LINKED
 from dualquery.mechanisms.mechanism import Task
-from dualquery.privacy.budget import Accounting, Budget
+from dualquery.privacy.budget import Accounting, Budget, Neighbours, PersonAddRemove
 from dualquery.privacy.curator import Curator
 from dualquery.privacy.ledger import Ledger
-from dualquery.privacy.neighbours import Neighbours, PersonAddRemove
 from dualquery.queries.tables import Tables
 from dualquery.queries.workload import Workload
 from dualquery.randomness import SeededEntropy

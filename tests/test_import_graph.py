@@ -19,8 +19,8 @@ SOURCE = Path(__file__).resolve().parents[1] / "src" / "dualquery"
 
 # What stands lower may be imported by what stands higher. Siblings on one step do not import each other.
 STEPS = [
-    {"bisection", "compiled", "errors", "randomness", "types"},
-    {"card", "pool"},
+    {"errors", "randomness", "types"},
+    {"card", "loops"},
     {"example", "plots", "registry"},
     {"table"},
     {"queries"},

@@ -9,7 +9,7 @@ from dualquery.beliefs.universes import TouchedLists, TouchedWeights
 from dualquery.game.play import Heard
 from dualquery.queries.lists import Catalogue, Lists
 from dualquery.queries.workload import Workload
-from dualquery.table.codes import codes_table
+from dualquery.table.graph import codes_table
 
 
 def test_implicit_is_explicit() -> None:

@@ -128,8 +128,7 @@ def test_persons_are_brought_together_before_their_records_are_limited(
 def test_a_release_from_a_spark_frame_is_that_of_the_table(
     session: Any, table: pa.Table, folder: Path
 ) -> None:
-    from dualquery.privacy.budget import Accounting, Budget
-    from dualquery.privacy.neighbours import Neighbours
+    from dualquery.privacy.budget import Accounting, Budget, Neighbours
 
     budget = Budget(epsilon=1.0, delta=1e-6, neighbours=Neighbours.REPLACE, accounting=Accounting.ZCDP)
     made = [

@@ -34,9 +34,8 @@ from dualquery.mechanisms.projection.small import (
 from dualquery.mechanisms.projection.tables import ByTables
 from dualquery.mechanisms.shares import known_at_first, relative_sensitivity, unit_variance
 from dualquery.mechanisms.wishes import ProjectionWishes
-from dualquery.privacy.budget import Accounting, Budget
+from dualquery.privacy.budget import RELATIONS, Accounting, Budget, Neighbours, person_relations
 from dualquery.privacy.ledger import Ledger
-from dualquery.privacy.neighbours import RELATIONS, Neighbours, person_relations
 from dualquery.queries.derived import Misfits, misfit_bound
 from dualquery.queries.families import from_texts, marginals
 from dualquery.queries.tables import Tables, centred

@@ -31,10 +31,9 @@ from dualquery.mechanisms.error_bars import (
 )
 from dualquery.mechanisms.mechanism import Outcome, Task
 from dualquery.mechanisms.projection.game import PROJECTION
-from dualquery.privacy.budget import Accounting, Budget
+from dualquery.privacy.budget import Accounting, Budget, Neighbours
 from dualquery.privacy.curator import Curator
 from dualquery.privacy.ledger import Ledger
-from dualquery.privacy.neighbours import Neighbours
 from dualquery.queries.families import marginals
 from dualquery.queries.group import NONE
 from dualquery.queries.random_families import Stream, mixed_questions, random_conjunctions

@@ -14,10 +14,9 @@ from dualquery.mechanisms.projection import tables
 from dualquery.mechanisms.projection.game import PROJECTION
 from dualquery.mechanisms.projection.tables import plan_tables
 from dualquery.mechanisms.shares import Stage, known_at_first
-from dualquery.privacy.budget import Accounting, Budget
+from dualquery.privacy.budget import RELATIONS, Accounting, Budget, Neighbours, PersonReplace
 from dualquery.privacy.curator import Curator
 from dualquery.privacy.events import GaussianMeasurement
-from dualquery.privacy.neighbours import RELATIONS, Neighbours, PersonReplace
 from dualquery.queries.families import from_texts, marginals
 from dualquery.queries.tables import Tables
 from dualquery.queries.workload import Workload

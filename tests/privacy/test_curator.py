@@ -9,11 +9,10 @@ import pytest
 
 from dualquery.counting.counter import MemoryCounter
 from dualquery.errors import BudgetError, DataError
-from dualquery.privacy.budget import Accounting
+from dualquery.privacy.budget import RELATIONS, Accounting, Neighbours
 from dualquery.privacy.curator import Curator
 from dualquery.privacy.events import Epoch, GaussianMeasurement, LaplaceMeasurement, Selection
 from dualquery.privacy.ledger import Ledger
-from dualquery.privacy.neighbours import RELATIONS, Neighbours
 from dualquery.privacy.noise import Gaussian, Laplace
 from dualquery.privacy.scores import FINE, SignedErrors, TableErrors
 from dualquery.privacy.selection import SLACK, Candidates, Rate

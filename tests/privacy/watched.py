@@ -12,7 +12,7 @@ from dualquery.privacy.events import Event
 from dualquery.privacy.ledger import Ledger
 from dualquery.privacy.noise import Noise
 from dualquery.privacy.thresholds import Slot, Test
-from dualquery.queries.countable import Countable
+from dualquery.queries.statistics import Countable
 from dualquery.randomness import SeededEntropy
 from dualquery.table.domain import Domain
 from dualquery.table.records import Records

@@ -26,13 +26,11 @@ from dualquery.mechanisms.artefact import BareAnswers, SyntheticRecords
 from dualquery.mechanisms.baselines import INDEPENDENT_GAUSSIAN, INDEPENDENT_LAPLACE
 from dualquery.mechanisms.dual_query.game import DUAL_QUERY
 from dualquery.mechanisms.mechanism import Mechanism, Task
-from dualquery.mechanisms.mwem import MWEM
-from dualquery.mechanisms.pmw import PMW
+from dualquery.mechanisms.mwem import MWEM, PMW
 from dualquery.mechanisms.projection.game import PROJECTION
-from dualquery.privacy.budget import Accounting, Budget
+from dualquery.privacy.budget import RELATIONS, Accounting, Budget, Neighbours, Sensitivity
 from dualquery.privacy.curator import Curator
 from dualquery.privacy.events import GaussianMeasurement
-from dualquery.privacy.neighbours import RELATIONS, Neighbours, Sensitivity
 from dualquery.privacy.noise import Gaussian
 from dualquery.queries.conjunctions import Conjunctions, Parities
 from dualquery.queries.derived import Balance

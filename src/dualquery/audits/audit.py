@@ -34,16 +34,15 @@ from dualquery.audits.case import (
 from dualquery.audits.curator import OPPOSED, exact_hazard, pure
 from dualquery.counting.counter import MemoryCounter
 from dualquery.errors import BudgetError
-from dualquery.pool import limited
-from dualquery.privacy.budget import Accounting, Budget
+from dualquery.loops import limited
+from dualquery.privacy.budget import Accounting, Budget, Neighbours
 from dualquery.privacy.curator import Curator
 from dualquery.privacy.ledger import Ledger
-from dualquery.privacy.neighbours import Neighbours
 from dualquery.privacy.noise import Gaussian, Laplace, Noise
 from dualquery.privacy.thresholds import FarSide, HazardTest, Slot, SparseVector, Test
-from dualquery.queries.countable import Countable
 from dualquery.queries.derived import Multiplied
 from dualquery.queries.group import Group
+from dualquery.queries.statistics import Countable
 from dualquery.queries.tables import Tables
 from dualquery.randomness import Entropy
 from dualquery.types import Integers, Progress

@@ -46,10 +46,9 @@ from dualquery.errors import DualQueryError
 from dualquery.mechanisms.artefact import Artefact
 from dualquery.mechanisms.mechanism import Task
 from dualquery.mechanisms.wishes import MECHANISMS
-from dualquery.privacy.budget import Accounting, Budget
+from dualquery.privacy.budget import Accounting, Budget, Neighbours
 from dualquery.privacy.curator import Curator
 from dualquery.privacy.ledger import Ledger
-from dualquery.privacy.neighbours import Neighbours
 from dualquery.queries.families import from_texts
 from dualquery.queries.tables import Tables
 from dualquery.queries.workload import Workload

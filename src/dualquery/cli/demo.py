@@ -12,8 +12,7 @@ from dualquery.cli import output
 from dualquery.cli.flags import argument, option, with_flags
 from dualquery.cli.output import ProgressBars, fraction
 from dualquery.errors import writing
-from dualquery.privacy.budget import Budget, default_delta
-from dualquery.privacy.neighbours import Neighbours
+from dualquery.privacy.budget import Budget, Neighbours, default_delta
 
 if TYPE_CHECKING:
     from dualquery.audits.case import Finding
@@ -297,7 +296,7 @@ def desk(folder: Path = Path("."), port: int = 0, browser: bool = False, quiet: 
     dualquery desk survey-2025 --browser
     ```
     """
-    from dualquery.desk.run import run, shown_by_browser
+    from dualquery.desk import run, shown_by_browser
 
     with ExitStack() as during:
 

@@ -278,7 +278,7 @@ def _kernels() -> int:
     """How many kernels the loaded modules have: what a first run may have to compile."""
     from numba.core.registry import CPUDispatcher
 
-    from dualquery.compiled import Later
+    from dualquery.loops import Later
 
     modules = [module for name, module in list(sys.modules.items()) if name.startswith("dualquery.")]
     known = {id(each): each for module in modules for each in vars(module).values()}

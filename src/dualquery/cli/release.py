@@ -12,9 +12,8 @@ import typer
 from dualquery.cli import output
 from dualquery.cli.flags import Machines, budget_from, option, source_of, with_flags, with_mechanism_flags
 from dualquery.errors import writing
-from dualquery.pool import limited
-from dualquery.privacy.budget import Accounting
-from dualquery.privacy.neighbours import Neighbours
+from dualquery.loops import limited
+from dualquery.privacy.budget import Accounting, Neighbours
 
 if TYPE_CHECKING:
     from dualquery.privacy.budget import Budget
@@ -240,9 +239,9 @@ def release(
         from dualquery.releases.reuse import refuse_another_table
         from dualquery.releases.seal import read_private_key
         from dualquery.table.drafting import several_rows
-        from dualquery.table.linking import one_table
         from dualquery.table.reading import first_rows
         from dualquery.table.schema import read_schema
+        from dualquery.table.units import one_table
 
         heard: list[str] = []
         during.enter_context(working_on("cuda" if engine is Machines.CUDA else None, heard.append))

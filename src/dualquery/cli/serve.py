@@ -16,7 +16,7 @@ from typer.core import TyperGroup
 from dualquery.cli import output
 from dualquery.cli.flags import argument, option, with_flags
 from dualquery.errors import DualQueryError, QueryError
-from dualquery.privacy.neighbours import Neighbours
+from dualquery.privacy.budget import Neighbours
 
 if TYPE_CHECKING:
     from dualquery.ledger.chain import Witness

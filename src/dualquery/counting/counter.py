@@ -5,6 +5,8 @@ counter may keep its records in memory, read them from disk block by block, or l
 says where the records are, its engine who counts a block of them. What it gives is the truth: names that begin with
 `true_` occur here (and where public rows are put into a counter), in the curator's room and in the evaluation of a
 release, and nowhere else. Counting *public* rows is `group.counts(rows)`.
+
+Rows of units that have one each, counted as records of one table.
 """
 
 from __future__ import annotations
@@ -22,11 +24,20 @@ from typing import Any, Protocol, cast
 import numpy as np
 from numpy.typing import NDArray
 
-from dualquery.queries.countable import Countable, Derived, Together
+from dualquery.queries.statistics import Countable, Derived, Together
+from dualquery.queries.tables import Tables
+from dualquery.queries.views import WHOLE, View, ViewTables
 from dualquery.table.domain import Domain, Items
-from dualquery.table.periods import Span
-from dualquery.table.places import Places, has_places
-from dualquery.table.records import ColumnCodes, Records, SparseItems, as_lists, smallest_type
+from dualquery.table.persons import Span
+from dualquery.table.records import (
+    ColumnCodes,
+    Places,
+    Records,
+    SparseItems,
+    as_lists,
+    has_places,
+    smallest_type,
+)
 from dualquery.table.units import Units, joined_units
 from dualquery.types import Done, Integers, no_progress
 
@@ -348,3 +359,21 @@ class SpilledCounter(Counter):
         for stored in self._places:
             if stored is not None:
                 stored.close()
+
+
+class JoinedCounter(Counter):
+    """Counts the flat records of a view of which every unit has exactly one: a record here is a unit there, so that
+    neighbours are the same."""
+
+    def __init__(self, units: Counter, view: View) -> None:
+        assert view.number.max() == view.database.child(view.child).at_least == 1, "one row each"
+        super().__init__(view.domain, engine=units.engine)
+        self._units, self._view = units, view
+
+    @property
+    def true_rows(self) -> int:
+        return self._units.true_rows
+
+    def _counted(self, what: Countable) -> Integers:
+        assert isinstance(what, Tables), "tables are measured, and what follows from them"
+        return self._units.true_counts(ViewTables(self._view, what.sets)) // WHOLE

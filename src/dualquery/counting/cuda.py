@@ -23,8 +23,8 @@ from numpy.typing import NDArray
 
 from dualquery.card import CardError, card, free_bytes, kernels, on_card
 from dualquery.queries.conjunctions import Conjunctions, Parities, used_literals
-from dualquery.queries.countable import Countable
 from dualquery.queries.group import NONE, Predicates, padded
+from dualquery.queries.statistics import Countable
 from dualquery.queries.tables import Tables
 from dualquery.table.records import BitItems, Records
 from dualquery.types import Integers

@@ -30,18 +30,17 @@ from dualquery.counting.cuda import Cuda
 from dualquery.counting.spark import SparkCounter, is_spark_frame
 from dualquery.errors import DualQueryError
 from dualquery.queries.conjunctions import Conjunctions, Parities
-from dualquery.queries.countable import Countable
 from dualquery.queries.kept_columns import MOST_BYTES, KeptColumns
 from dualquery.queries.lists import Lists
+from dualquery.queries.statistics import Countable
 from dualquery.queries.tables import Tables
 from dualquery.table.database import Database
 from dualquery.table.encoding import encode, record_blocks
-from dualquery.table.linking import AnyDatabase, one_table, tables_of
-from dualquery.table.periods import RunningSpan, Span
+from dualquery.table.persons import RunningSpan, Span
 from dualquery.table.reading import AnyTable, source_of
 from dualquery.table.records import BitItems, Records, SparseItems, as_lists
 from dualquery.table.schema import Schema
-from dualquery.table.units import Units
+from dualquery.table.units import AnyDatabase, Units, one_table, tables_of
 from dualquery.types import Done, Integers, Progress, no_progress
 
 MEMORY = 2_000_000_000  # bytes, where nobody says how many

@@ -12,7 +12,7 @@ from dualquery.privacy.curator import Curator
 from dualquery.privacy.noise import Noise
 from dualquery.privacy.scores import Score, SignedErrors
 from dualquery.privacy.selection import Rate, Selected
-from dualquery.queries.countable import Countable
+from dualquery.queries.statistics import Countable
 from dualquery.queries.workload import Workload
 from dualquery.types import Integers, Ints
 

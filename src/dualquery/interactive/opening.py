@@ -40,10 +40,9 @@ from dualquery.interactive.rule import (
 )
 from dualquery.kinds.kind import kind_named, not_of_this_table
 from dualquery.privacy.accounting import rho_cap
-from dualquery.privacy.budget import Accounting, Budget, decimal
+from dualquery.privacy.budget import Accounting, Budget, Neighbours, decimal
 from dualquery.privacy.conversion import UNITS, units
 from dualquery.privacy.curator import Curator
-from dualquery.privacy.neighbours import Neighbours
 from dualquery.queries.group import Digest
 from dualquery.queries.question import QuestionReader
 from dualquery.queries.workload import Workload

@@ -21,19 +21,16 @@ from typing import Any, NamedTuple, TypeVar
 import numpy as np
 from numpy.typing import NDArray
 
-from dualquery.bisection import halved
 from dualquery.errors import BudgetError, DualQueryError
 from dualquery.fitting.cpu import all_binary
 from dualquery.fitting.fitter import COUNT_SECONDS, Effort
 from dualquery.fitting.measured import HALF_NORMAL, Measured, MeasuredTables
 from dualquery.mechanisms.mechanism import Plan, Step, Task
-from dualquery.privacy.budget import Budget
+from dualquery.privacy.budget import Budget, Neighbours
 from dualquery.privacy.curator import Curator
 from dualquery.privacy.events import GaussianMeasurement
 from dualquery.privacy.ledger import Allowance, smallest_gaussian_scale
-from dualquery.privacy.neighbours import Neighbours
 from dualquery.privacy.noise import Gaussian, Laplace, Law
-from dualquery.queries.countable import Countable
 from dualquery.queries.derived import (
     Interactions,
     Multiplied,
@@ -43,8 +40,9 @@ from dualquery.queries.derived import (
     interaction_scale,
 )
 from dualquery.queries.group import NONE, distinct_sets
+from dualquery.queries.statistics import Countable
 from dualquery.table.domain import Domain
-from dualquery.types import Reals, Set
+from dualquery.types import Reals, Set, halved
 
 TOO_SMALL = "the budget is too small to measure this table at all; use a larger epsilon"
 NOTHING = "every attribute that the workload asks about is constant: there is nothing to measure"

@@ -17,7 +17,7 @@ from typing import TypeVar
 import numpy as np
 from numpy.typing import NDArray
 
-from dualquery.compiled import njit
+from dualquery.loops import njit
 from dualquery.queries.group import NONE, Predicates
 from dualquery.types import Integers, Ints
 

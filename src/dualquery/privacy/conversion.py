@@ -14,8 +14,8 @@ from collections.abc import Callable, Iterable
 from fractions import Fraction
 from functools import lru_cache
 
-from dualquery.bisection import first_whole
 from dualquery.errors import BudgetError, require
+from dualquery.types import first_whole
 
 UNITS = 10**12  # ρ, μ² and pure ε are kept in whole multiples of 10⁻¹²
 PI = Fraction(355, 113)  # a little above π

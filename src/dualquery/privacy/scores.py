@@ -19,9 +19,9 @@ import numpy as np
 
 from dualquery.counting.counter import Counter
 from dualquery.errors import BudgetError
+from dualquery.privacy.budget import Neighbours
 from dualquery.privacy.events import Selection
-from dualquery.privacy.neighbours import Neighbours
-from dualquery.privacy.prices import TOO_SMALL, Price
+from dualquery.privacy.ledger import TOO_SMALL, Price
 from dualquery.privacy.selection import SLACK, Candidates, Rate, Scored
 from dualquery.queries.tables import Tables, signed
 from dualquery.queries.workload import Workload

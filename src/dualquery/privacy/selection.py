@@ -27,9 +27,8 @@ from fractions import Fraction
 
 import numpy as np
 
-from dualquery.compiled import njit
 from dualquery.errors import BudgetError
-from dualquery.pool import in_shares
+from dualquery.loops import in_shares, njit
 from dualquery.randomness import Entropy
 from dualquery.types import Flags, Integers, Ints, Reals, Words
 

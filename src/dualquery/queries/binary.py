@@ -28,11 +28,10 @@ from math import isqrt
 import numpy as np
 from numpy.typing import NDArray
 
-from dualquery.compiled import njit, popcount
-from dualquery.pool import in_shares
+from dualquery.loops import in_shares, njit, popcount
 from dualquery.queries.bit_columns import LINE, add_along_attributes, add_along_records, predicate_bits
-from dualquery.queries.countable import ONE_CELL, Bound
 from dualquery.queries.group import Predicates
+from dualquery.queries.statistics import ONE_CELL, Bound
 from dualquery.table.domain import Domain
 from dualquery.table.records import BitItems, Records, SparseItems, unpack_bits
 from dualquery.types import Integers, Reals, Words

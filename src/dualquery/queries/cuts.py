@@ -23,8 +23,8 @@ from functools import cached_property
 import numpy as np
 from numpy.typing import NDArray
 
-from dualquery.compiled import njit
 from dualquery.errors import QueryError
+from dualquery.loops import njit
 from dualquery.queries.group import Digest, NotProducts
 from dualquery.queries.language.formula import Fault, Phrase, Token, read_each
 from dualquery.queries.language.reader import Reader, to_groups

@@ -19,8 +19,8 @@ from math import prod
 
 import numpy as np
 
-from dualquery.queries.countable import NOTHING, ONE_CELL, Bound, Countable, Derived
 from dualquery.queries.group import Group
+from dualquery.queries.statistics import NOTHING, ONE_CELL, Bound, Countable, Derived
 from dualquery.queries.tables import Tables, alike, centred, signed, signed_shape
 from dualquery.queries.workload import Workload
 from dualquery.table.domain import Domain

@@ -28,8 +28,7 @@ from typing import Any, TypeVar
 import numpy as np
 from numpy.typing import NDArray
 
-from dualquery.compiled import njit
-from dualquery.pool import in_shares
+from dualquery.loops import in_shares, njit
 from dualquery.queries.binary import count_binary_tables, fits
 from dualquery.queries.conjunctions import Conjunctions
 from dualquery.queries.group import (

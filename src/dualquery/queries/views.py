@@ -35,12 +35,12 @@ from typing import cast
 import numpy as np
 from numpy.typing import NDArray
 
-from dualquery.queries.countable import NOTHING, Bound, Derived
 from dualquery.queries.derived import Interactions
 from dualquery.queries.group import Digest, Group, NotProducts
 from dualquery.queries.language import vocabulary
 from dualquery.queries.language.formula import Literal, Query
 from dualquery.queries.language.reader import to_groups
+from dualquery.queries.statistics import NOTHING, Bound, Derived
 from dualquery.queries.tables import Tables
 from dualquery.table.columns import Categorical
 from dualquery.table.database import Database, Linked

@@ -26,7 +26,6 @@ from typing import Any, TypeAlias
 
 import numpy as np
 
-from dualquery.bisection import halved
 from dualquery.errors import DualQueryError
 from dualquery.mechanisms.mechanism import Task
 from dualquery.privacy.noise import Noise
@@ -52,7 +51,7 @@ from dualquery.releases.check import (
 from dualquery.table.domain import Domain
 from dualquery.table.records import Records
 from dualquery.table.toml_text import contents, document
-from dualquery.types import Integers, Set
+from dualquery.types import Integers, Set, halved
 
 # Of a pass, one-sided: a little more than the 95% that are promised; and that half the limit passes.
 LEVEL, POWER = 0.965, 0.8

@@ -30,8 +30,8 @@ from dualquery.counting.cuda import Cuda
 from dualquery.errors import BudgetError, DualQueryError, QueryError, SchemaError
 from dualquery.fitting.cuda import CudaFitter
 from dualquery.fitting.fitter import fitting_with, usual_fitter
+from dualquery.loops import limited
 from dualquery.mechanisms import wishes
-from dualquery.pool import limited
 from dualquery.privacy.budget import Budget, default_delta
 from dualquery.queries.families import from_spec, from_texts, names_family
 from dualquery.queries.workload import Workload

@@ -16,6 +16,7 @@ from typing import Any
 
 import numpy as np
 
+from dualquery.table.binning import FINEST, Tree, edges_of
 from dualquery.table.columns import MISSING, Categorical
 from dualquery.table.dates import dates, period_of, period_text
 from dualquery.table.domain import Column
@@ -23,7 +24,6 @@ from dualquery.table.drafting import CODES, MARKERS, SIGNS, LeftOut
 from dualquery.table.numbers import Numeric
 from dualquery.table.persons import looks_like_id
 from dualquery.table.toml_text import figure
-from dualquery.table.tree import FINEST, Tree, edges_of
 from dualquery.table.written import (
     COMMA,
     DATES,

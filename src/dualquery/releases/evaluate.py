@@ -42,11 +42,10 @@ from dualquery.releases.plan import check_mechanism
 from dualquery.releases.release import Release
 from dualquery.table.database import Database
 from dualquery.table.domain import Domain
-from dualquery.table.linking import AnyDatabase
 from dualquery.table.reading import AnyTable
 from dualquery.table.records import Records
 from dualquery.table.schema import Schema
-from dualquery.table.units import Units
+from dualquery.table.units import AnyDatabase, Units
 from dualquery.types import Progress, Reals, silent
 
 STAMP = "not private: internal, do not publish"

@@ -7,7 +7,7 @@ NAME.parquet          of a database each of its tables, with keys that fit (rows
 replicas.parquet      what was released of the release's own rows, for error bars (`mechanisms.error_bars`)
 measurements.parquet  what was measured with noise (`releases.measurements`)
 edges.parquet, …      what another kind of table leaves instead (`kinds`)
-registry.json, .html  the facts for a register of deployments, on request (`releases.registry`)
+registry.json, .html  the facts for a register of deployments, on request (`releases.pages`)
 report.html           the certificate in words, and pictures of the synthetic records
 certificate.json      what was done and what it cost, with the digest of every other file, and a seal
 
@@ -38,9 +38,9 @@ from dualquery.errors import DataError, ReleaseError, SchemaError
 from dualquery.fitting.fitter import REPLICAS
 from dualquery.fitting.measured import Measured
 from dualquery.kinds.kind import kind_named
+from dualquery.loops import together
 from dualquery.mechanisms.artefact import ANSWERS, SYNTHETIC, SyntheticRecords, SyntheticUnits
 from dualquery.mechanisms.error_bars import MOST_DRAWN, Draw, Replica, tables_drawn
-from dualquery.pool import together
 from dualquery.releases.certificate import Certificate
 from dualquery.releases.frames import files_of, for_people, rows_file, units_for_people
 from dualquery.releases.measurements import as_table, listed, of_table
@@ -188,10 +188,10 @@ def save(
                 write_csv(each, aside / name)
         certificate = release.certificate.with_files(digests(aside))
         if registry:
-            from dualquery.releases import registry as register
+            from dualquery.releases.pages import facts_text, register_page
 
-            (aside / "registry.json").write_text(register.facts_text(certificate), encoding="utf-8")
-            (aside / "registry.html").write_text(register.page(certificate), encoding="utf-8")
+            (aside / "registry.json").write_text(facts_text(certificate), encoding="utf-8")
+            (aside / "registry.html").write_text(register_page(certificate), encoding="utf-8")
         # The page shows the certificate as it is now; its own digest and the seal come afterwards.
         (aside / REPORT).write_text(report_html(release, certificate), encoding="utf-8")
         certificate = sealed(certificate.with_files(digests(aside)), key)

@@ -17,11 +17,10 @@ from dualquery.counting.opening import machines_of, open_counter
 from dualquery.errors import BudgetError, DataError, DualQueryError, SchemaError
 from dualquery.ledger.book import Place, PrepaidLedger, accounting_of, ledger_of
 from dualquery.mechanisms.error_bars import MOST_SEEDS, Draw, made_replicas
-from dualquery.mechanisms.outcomes import finished
-from dualquery.privacy.budget import Accounting, Budget
+from dualquery.mechanisms.mechanism import finished
+from dualquery.privacy.budget import PARTS, Accounting, Budget, Neighbours
 from dualquery.privacy.curator import Curator
 from dualquery.privacy.ledger import Ledger
-from dualquery.privacy.neighbours import PARTS, Neighbours
 from dualquery.queries.rules import check_rules
 from dualquery.randomness import entropy_from
 from dualquery.releases.acceptance import GivenAcceptance, Wanted, doubts
@@ -67,11 +66,11 @@ from dualquery.releases.public import (
 from dualquery.releases.release import Release, records_of
 from dualquery.releases.reuse import GivenDraft, earlier_of, refuse_another_table
 from dualquery.table.domain import Domain
-from dualquery.table.linking import AnyDatabase
-from dualquery.table.periods import RunningSpan, Span
+from dualquery.table.persons import RunningSpan, Span
 from dualquery.table.reading import AnyTable
 from dualquery.table.records import Records
 from dualquery.table.schema import Schema
+from dualquery.table.units import AnyDatabase
 from dualquery.types import Progress, silent
 
 

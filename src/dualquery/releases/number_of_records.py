@@ -12,12 +12,11 @@ from fractions import Fraction
 from dualquery.counting.counter import Counter
 from dualquery.errors import BudgetError, DataError
 from dualquery.mechanisms.mechanism import Step, Task
-from dualquery.privacy.budget import Budget
+from dualquery.privacy.budget import Budget, Neighbours
 from dualquery.privacy.curator import Curator
-from dualquery.privacy.neighbours import Neighbours
-from dualquery.privacy.prices import Portion, portion
-from dualquery.queries.countable import Bound, Countable
+from dualquery.privacy.ledger import Portion, portion
 from dualquery.queries.derived import Multiplied, number_of_records
+from dualquery.queries.statistics import Bound, Countable
 from dualquery.queries.workload import Workload
 from dualquery.releases.certificate import RowsFrom
 from dualquery.table.domain import Domain

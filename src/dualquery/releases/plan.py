@@ -23,9 +23,8 @@ from dualquery.fitting.totals import Totals
 from dualquery.kinds.kind import TIGHTEST_FIRST, choose
 from dualquery.mechanisms.mechanism import AnotherAccounting, AnyMechanism, Plan, Step, Task
 from dualquery.mechanisms.wishes import MECHANISMS
-from dualquery.privacy.budget import Accounting, Budget, budget_warnings
+from dualquery.privacy.budget import Accounting, Budget, Neighbours, budget_warnings
 from dualquery.privacy.ledger import Ledger
-from dualquery.privacy.neighbours import Neighbours
 from dualquery.queries.workload import Workload
 from dualquery.releases.acceptance import NOTHING_WANTED, GivenAcceptance, Wanted
 from dualquery.releases.arguments import (

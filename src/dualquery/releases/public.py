@@ -8,7 +8,7 @@ the table.
 
 *Totals* are tables of a few attributes with a column of counts. Those that others have published are constants, and
 the promise of a release stays as it is. Totals of the very table that is released say something of its records: then
-the promise is `ReplaceWithin` (`privacy.neighbours`).
+the promise is `ReplaceWithin` (`privacy.budget`).
 """
 
 from __future__ import annotations
@@ -30,8 +30,7 @@ from dualquery.errors import BudgetError, DataError, DualQueryError
 from dualquery.fitting.public_rows import PublicRows
 from dualquery.fitting.totals import Totals
 from dualquery.ledger.book import Place
-from dualquery.privacy.budget import Budget
-from dualquery.privacy.neighbours import ReplaceWithin
+from dualquery.privacy.budget import Budget, ReplaceWithin
 from dualquery.queries.tables import attribute_codes
 from dualquery.releases.release import Release
 from dualquery.releases.sentences import why_not_private

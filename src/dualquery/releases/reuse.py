@@ -24,7 +24,7 @@ from numpy.typing import NDArray
 from dualquery.errors import BudgetError, DataError, DualQueryError
 from dualquery.fitting.measured import CellSums, Measured
 from dualquery.ledger.book import Place
-from dualquery.privacy.neighbours import Neighbours
+from dualquery.privacy.budget import Neighbours
 from dualquery.releases.private_draft import FORMAT
 from dualquery.releases.seal import canonical
 from dualquery.table.columns import Categorical

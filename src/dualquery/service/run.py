@@ -39,9 +39,8 @@ from dualquery.ledger.book import Place
 from dualquery.ledger.books import Books
 from dualquery.ledger.chain import promised
 from dualquery.ledger.journal import Storage
-from dualquery.privacy.budget import default_delta
+from dualquery.privacy.budget import Neighbours, default_delta
 from dualquery.privacy.curator import Curator
-from dualquery.privacy.neighbours import Neighbours
 from dualquery.queries.families import grammar_of
 from dualquery.queries.language.formula import Literal, Query
 from dualquery.queries.question import MOST_CELLS, QuestionReader, table_text

@@ -26,7 +26,7 @@ import pyarrow.compute as pc
 from numpy.typing import NDArray
 
 from dualquery.errors import DataError
-from dualquery.pool import together
+from dualquery.loops import together
 from dualquery.table.cells import (
     as_numpy,
     by_kind,
@@ -42,23 +42,25 @@ from dualquery.table.cells import (
 )
 from dualquery.table.database import Database
 from dualquery.table.domain import Categorical, Column, Dependency, Domain, Items, Numeric, Sum
-from dualquery.table.linking import AnyDatabase, one_table, tables_of, units_in, wanted_of
-from dualquery.table.periods import kept
-from dualquery.table.persons import baskets, hashes_of, kept_rows, owners_of
-from dualquery.table.places import Places, encode_with_places, has_places, numbers_at
+from dualquery.table.persons import baskets, hashes_of, kept, kept_rows, owners_of
 from dualquery.table.reading import AnyTable, batches, is_transaction_file, read_table
 from dualquery.table.reading.delimited import transactions
 from dualquery.table.reading.source import WantedColumns
 from dualquery.table.records import (
     ColumnCodes,
+    Places,
     Records,
     SparseItems,
     as_lists,
+    encode_with_places,
+    has_places,
+    numbers_at,
     smallest_type,
     taken,
     taken_places,
 )
 from dualquery.table.schema import Schema
+from dualquery.table.units import AnyDatabase, one_table, tables_of, units_in, wanted_of
 
 BINS = 64  # of persons: each is encoded at once
 

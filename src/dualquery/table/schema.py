@@ -5,7 +5,7 @@ and `dates`, rules by `table.domain`, other kinds of tables by theirs.
 
 `drop_rows_containing` is a public rule about which records exist: a row with that cell in any attribute
 of the schema is left out. The number of those left depends on private cells, so it cannot be public.
-`unit` and `long` say whose record a row is (`table.persons`), `period` and `calendar` when it came (`table.periods`).
+`unit` and `long` say whose record a row is (`table.persons`), `period` and `calendar` when it came (`table.persons`).
 `draft` marks a schema until a person who has made it public deletes the line.
 """
 
@@ -22,8 +22,7 @@ from dualquery.registry import KINDS
 from dualquery.table.columns import Categorical, Items
 from dualquery.table.dates import Dates
 from dualquery.table.domain import Column, Domain, Numeric, rule_entries, rule_in
-from dualquery.table.periods import Calendar, Span, stamp
-from dualquery.table.persons import PERSONS, check_unit, no_unit
+from dualquery.table.persons import PERSONS, Calendar, Span, check_unit, no_unit, stamp
 from dualquery.table.reading.source import known_encoding
 from dualquery.table.toml_text import (
     commented,

@@ -10,10 +10,12 @@ from dualquery.errors import DualQueryError
 from dualquery.game.play import BestResponseDataPlayer, Challenge, Fallback, Oracle, Record, Transcript, play
 from dualquery.game.query_players import LearningQueryPlayer
 from dualquery.mechanisms.artefact import SyntheticRecords
-from dualquery.mechanisms.dual_query.density import Density, Free, density_share, uniform, zeros
 from dualquery.mechanisms.dual_query.parameters import (
+    Density,
     DualQueryParameters,
+    Free,
     Learning,
+    density_share,
     from_budget,
     from_theory,
     last_round,
@@ -21,6 +23,8 @@ from dualquery.mechanisms.dual_query.parameters import (
     recalled,
     round_steps,
     too_dear,
+    uniform,
+    zeros,
 )
 from dualquery.mechanisms.dual_query.rehearsal import rehearse
 from dualquery.mechanisms.mechanism import Mechanism, Outcome, Plan, Step, Task, affordable, choice

@@ -25,7 +25,7 @@ from dualquery.fitting.wide import (
     shrunk_singles,
     upper_quantile,
 )
-from dualquery.mechanisms.item_floors import ITEMS, PAIRS
+from dualquery.mechanisms.floors import ITEMS, PAIRS
 from dualquery.mechanisms.mechanism import Plan, Task, hidden
 from dualquery.mechanisms.shares import (
     SHARE_OF_TOTAL,

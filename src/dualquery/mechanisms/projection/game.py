@@ -7,32 +7,119 @@ synthetic data as well.
 
 What is measured depends on the shape of the table, on its size and on the budget: each *way* is a value that knows
 how to `measure`, and what it measures knows how rows are fitted to it (`Fitting`).
+
+A database in which every unit has exactly one row is one table: projection plays it, and its rows are units.
+
+The way of projection that looks at nothing first: all tables of the workload, with shares that it alone decides.
+
+What it measures is the same of any table, and so may be added up over tables: each set of attributes has its share in
+proportion to (c_S · cells)^¼ (`mechanisms.shares.quarter_powers`), one-way tables and the number of records as in the
+other ways.
 """
 
 from __future__ import annotations
 
-from dataclasses import replace
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
 from enum import Enum
 from functools import partial
+from itertools import combinations
 from typing import Any
 
 import numpy as np
 
 from dualquery.errors import DualQueryError
-from dualquery.fitting.fitter import Effort
+from dualquery.fitting.fitter import Effort, Fitting
+from dualquery.fitting.measured import Measured, cell_variance
 from dualquery.fitting.prior import NO_TRUST, fit_with_prior
-from dualquery.mechanisms.artefact import SyntheticRecords
-from dualquery.mechanisms.mechanism import Mechanism, Outcome, Plan, Task, choice
+from dualquery.mechanisms.artefact import SyntheticRecords, SyntheticUnits
+from dualquery.mechanisms.mechanism import Mechanism, Outcome, Plan, Task, choice, hidden
 from dualquery.mechanisms.projection.baskets import ByItems
-from dualquery.mechanisms.projection.fixed import ByFixedShares, plan_fixed
+from dualquery.mechanisms.projection.predicted import predicted_errors
 from dualquery.mechanisms.projection.pure import BySignedTables, plan_by_signed_tables
 from dualquery.mechanisms.projection.small import ByChosenPairs, PairRule, plan_chosen_pairs
-from dualquery.mechanisms.projection.tables import ByTables, plan_by_tables
+from dualquery.mechanisms.projection.tables import ByTables, all_small, of_tables, plan_by_tables
 from dualquery.mechanisms.projection.wide import ByClasses, better_of, plan_wide
-from dualquery.mechanisms.wishes import ProjectionWishes
+from dualquery.mechanisms.shares import (
+    MAX_ERROR,
+    MEAN_ERROR,
+    NOTHING,
+    SHARE_OF_ONES,
+    SHARE_OF_TOTAL,
+    Stage,
+    built,
+    cost_of_fit,
+    known_at_first,
+    quarter_powers,
+    relative_sensitivity,
+    table_stages,
+    unit_variance,
+    varied_sets,
+)
+from dualquery.mechanisms.wishes import ProjectionWishes, RowsWishes
 from dualquery.privacy.budget import Accounting
 from dualquery.privacy.curator import Curator
-from dualquery.types import Progress
+from dualquery.queries.tables import Tables
+from dualquery.queries.views import View
+from dualquery.queries.workload import Workload
+from dualquery.table.database import Database
+from dualquery.table.records import Records
+from dualquery.table.units import Members, Units, with_sizes
+from dualquery.types import Progress, Set
+
+
+@dataclass(frozen=True, kw_only=True)
+class ByFixedShares:
+    """All tables at once."""
+
+    measured: str = "all tables of the workload, with fixed shares"
+    sets: int
+    cell_noise: float
+    effort: Effort
+    shares: Mapping[Set, float] = hidden()
+    stage: Stage = hidden()
+
+    def measure(self, curator: Curator, task: Task, rng: np.random.Generator) -> Fitting:
+        (paid,) = curator.allow(self.stage.event)
+        what = self.stage.chosen(self.shares, task.domain, task.budget.neighbours)
+        known = known_at_first(task, self.stage.measured(curator, paid, what))
+        return of_tables(known, at_once=all_small(tuple(known.larger()), known))
+
+
+def plan_fixed(task: Task, wanted: ProjectionWishes, effort: Effort) -> Plan[ByFixedShares]:
+    """One stage that has the whole budget."""
+    orders = varied_sets(task)
+    if not orders.get(1):
+        raise DualQueryError(NOTHING)
+    ones = quarter_powers(orders[1], task.domain, task.budget.neighbours)
+    others = [s for order in sorted(orders) if order > 1 for s in orders[order]]
+    larger = quarter_powers(others, task.domain, task.budget.neighbours)
+    total = 0.0 if task.budget.neighbours.size_is_public else SHARE_OF_TOTAL
+    of_ones = SHARE_OF_ONES if others else 1.0 - total
+    shares: dict[Set, float] = {s: of_ones * x / sum(ones.values()) for s, x in ones.items()}
+    shares |= {s: (1 - total - of_ones) * x / sum(larger.values()) for s, x in larger.items()}
+    if total:
+        shares[()] = total
+    (stage,) = table_stages(task, [(f"measure {len(shares):,} tables at once", 1.0, None)])
+    unit = unit_variance(task.budget)
+    variance: dict[Set, float] = {(): task.rows_variance or 0.0}
+    for s, share in shares.items():
+        variance[s] = relative_sensitivity(s, task.domain, task.budget.neighbours) * unit / share
+    base = orders.get(2) or orders[1]
+    precision = np.mean([1 / cell_variance(s, variance, task.domain.sizes) for s in base])
+    noise = float(1 / np.sqrt(precision)) / task.rows
+    effort = effort.shared_out(noise)
+    return built(
+        task,
+        ByFixedShares(sets=len(shares), cell_noise=noise, effort=effort, shares=shares, stage=stage),
+        reason="shares were to be fixed, so all tables of the workload are measured at once and rows are fitted to "
+        "them",
+        steps=(stage.step(),),
+        errors=predicted_errors(task, variance, MEAN_ERROR * noise, MAX_ERROR * noise),
+        cost=cost_of_fit(task, base, effort, noise, tuple(s for s in shares if s)),
+        memory=wanted.memory,
+    )
+
 
 Way = ByTables | ByFixedShares | ByChosenPairs | ByItems | ByClasses | BySignedTables
 
@@ -124,3 +211,50 @@ PROJECTION = Mechanism(
     replica=with_fewer_rows,
     starts_from_prior=True,
 )
+
+
+def one_row_each(database: Database) -> bool:
+    return [(each.at_least, each.at_most) for each in database.children] == [(1, 1)]
+
+
+def _view(task: Task) -> View:
+    assert isinstance(task.domain, Database)
+    return View(task.domain, task.domain.children[0].name, 1, 1)
+
+
+def _flat(task: Task) -> Task:
+    """All pairs of attributes of a unit and its row."""
+    domain = _view(task).domain
+    pairs = Tables(domain, tuple(combinations(range(domain.width), 2)))
+    return replace(task, workload=Workload(domain, (pairs,), "all pairs"))
+
+
+def plan_single_rows(task: Task, wanted: RowsWishes) -> Plan[Any]:
+    flat = PROJECTION.plan(_flat(task), ProjectionWishes(synthetic_rows=wanted.synthetic_rows, means=0.0))
+    return replace(flat, task=task, reason="every unit has one row, so that units are records of one table")
+
+
+def run_single_rows(
+    plan: Plan[Any], curator: Curator, rng: np.random.Generator, progress: Progress
+) -> Outcome:
+    task = plan.task
+    made = PROJECTION.run(replace(plan, task=_flat(task)), curator.of_rows(_view(task)), rng, progress)
+    assert made.settled is not None
+    return replace(
+        made,
+        artefact=SyntheticUnits(_units(task, made.artefact.records)),  # type: ignore[attr-defined]
+        measured=tuple(each for each in made.measured if _about_units(each, task.domain.width)),
+        settled=replace(made.settled, task=task),
+    )
+
+
+def _about_units(measured: Measured, width: int) -> bool:
+    return isinstance(measured.what, tuple) and all(int(j) < width for j in measured.what)
+
+
+def _units(task: Task, rows: Records) -> Units:
+    database, start = task.domain, np.arange(rows.rows + 1)
+    assert isinstance(database, Database)
+    own, child = len(database.root.columns), database.children[0]
+    hanging = Members(start, Records(child.domain, rows.rows, rows.columns[database.width :]))
+    return with_sizes(database, rows.rows, rows.columns[:own], (hanging,))

@@ -87,7 +87,7 @@ from dualquery.queries.binary import (
     Lengths,
     SecondMoments,
 )
-from dualquery.queries.countable import Countable
+from dualquery.queries.statistics import Countable
 from dualquery.table.domain import Domain
 from dualquery.types import Done, Reals, Words
 
