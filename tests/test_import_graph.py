@@ -54,7 +54,6 @@ TRUTHFUL = (
     "dualquery.privacy.*",
     "dualquery.releases.evaluate",
     "dualquery.releases.quality",
-    "dualquery.releases.number_of_records",
     "dualquery.mechanisms.dual_query.rehearsal",
     "dualquery.mechanisms.error_bars",
 )

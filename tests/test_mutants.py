@@ -201,12 +201,12 @@ INTERACTIONS = [
     Mutant("interaction: SHORT off by one in the length", "queries/derived.py",
            "prod(k * (k - 1) for k in sizes if k <= SHORT)", "prod(k * (k - 1) for k in sizes if k < SHORT)",
            _JUST_SHORT),
-    Mutant("interaction: SHORT off by one in the distance", "queries/derived.py", "if k > SHORT:",
-           "if k >= SHORT:", _JUST_SHORT),
+    Mutant("interaction: SHORT off by one in the distance", "queries/derived.py", "(1, 0) if k > SHORT",
+           "(1, 0) if k >= SHORT", _JUST_SHORT),
     Mutant("interaction: SHORT off by one in the integers", "queries/derived.py", "if size <= SHORT:",
            "if size < SHORT:", _JUST_SHORT),
-    Mutant("interaction: sign of the inner product", "queries/derived.py", "return -k if differs else",
-           "return k if differs else", moves("interaction of two values-replace")),
+    Mutant("interaction: sign of the inner product", "queries/derived.py", "(k * (k - 1), -k)",
+           "(k * (k - 1), k)", moves("interaction of two values-replace")),
     Mutant("interaction: not centred", "queries/derived.py",
            "size * table - table.sum(axis=axis, keepdims=True)", "size * table",
            moves("interaction of three values-add-remove")),
@@ -542,7 +542,7 @@ _FUTURE = "from __future__ import annotations\n"
 _CURATOR = _FUTURE + "\nfrom dualquery.privacy.curator import Curator  # noqa: F401\n"
 
 WALLS = [
-    Mutant("a data player meets the curator", "game.py", _FUTURE, _CURATOR, (IMPORTS,)),
+    Mutant("a data player meets the curator", "game/play.py", _FUTURE, _CURATOR, (IMPORTS,)),
     Mutant("a distribution meets the curator", "beliefs/multiplicative_weights.py", _FUTURE, _CURATOR,
            (IMPORTS,)),
 ]  # fmt: skip

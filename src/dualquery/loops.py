@@ -27,6 +27,7 @@ from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from contextvars import ContextVar, copy_context
 from functools import cache, update_wrapper
+from itertools import pairwise
 from threading import Condition, Lock, RLock
 from typing import Any, Generic, TypeVar
 
@@ -75,10 +76,7 @@ def together(
 
     What fails first, by the order of items, is raised when no part runs any more.
     """
-    number = threads()
-    job = _Job(function, items, done)
-    for _ in range(min(number, len(items)) - 1):
-        _helpers(number).submit(copy_context().run, job.work)
+    job = _Job(function, [(item,) for item in items], threads(), done)
     job.work()
     return job.results()
 
@@ -88,12 +86,15 @@ def in_shares(loop: Callable[..., Any], number: int, *arguments: Any, least: int
 
     For loops that add up whole numbers, or whose places share nothing: how many shares there are follows the threads.
     """
-    shares = min(4 * threads(), number // least) if threads() > 1 else 1
+    workers = threads()
+    shares = min(4 * workers, number // least) if workers > 1 else 1
     if shares <= 1:
         loop(0, number, *arguments)
         return
     edges = [number * i // shares for i in range(shares + 1)]
-    together(lambda i: loop(edges[i], edges[i + 1], *arguments), range(shares))
+    job = _Job(loop, [(first, last, *arguments) for first, last in pairwise(edges)], workers)
+    job.work()
+    job.results()
 
 
 @contextmanager
@@ -139,23 +140,29 @@ def _libraries() -> Any:
     return ThreadpoolController()  # looks at what is loaded: once
 
 
-class _Job(Generic[Item, Made]):
-    """Items that several threads take one after another."""
+class _Job(Generic[Made]):
+    """Calls of a function that several threads take one after another: idle ones, and whoever works on it."""
 
     def __init__(
-        self, function: Callable[[Item], Made], items: Sequence[Item], done: Callable[[int], None]
+        self,
+        function: Callable[..., Made],
+        calls: Sequence[tuple[Any, ...]],
+        number: int,
+        done: Callable[[int], None] = lambda number: None,
     ) -> None:
-        self._function, self._items, self._tell = function, items, done
+        self._function, self._calls, self._tell = function, calls, done
         self._made: dict[int, Made] = {}
         self._failed: dict[int, BaseException] = {}
         self._next = self._running = 0
         self._changed = Condition()
+        for _ in range(min(number, len(calls)) - 1):
+            _helpers(number).submit(copy_context().run, self.work)
 
     def work(self) -> None:
         """Do what nobody has taken yet."""
         while (place := self._take()) is not None:
             try:
-                made = self._function(self._items[place])
+                made = self._function(*self._calls[place])
                 with self._changed:
                     self._made[place] = made
                     self._tell(len(self._made))
@@ -169,7 +176,7 @@ class _Job(Generic[Item, Made]):
 
     def _take(self) -> int | None:
         with self._changed:
-            if self._failed or self._next == len(self._items):
+            if self._failed or self._next == len(self._calls):
                 return None
             self._next, self._running = self._next + 1, self._running + 1
             return self._next - 1
@@ -180,10 +187,10 @@ class _Job(Generic[Item, Made]):
                 while self._running:
                     self._changed.wait()
             finally:
-                self._next = len(self._items)  # whoever was interrupted wants no more of them
+                self._next = len(self._calls)  # whoever was interrupted wants no more of them
         if self._failed:
             raise self._failed[min(self._failed)]
-        return [self._made[place] for place in range(len(self._items))]
+        return [self._made[place] for place in range(len(self._calls))]
 
 
 @cache
@@ -202,14 +209,19 @@ _MAKING = RLock()  # one loop is made at a time, by whoever comes first
 class Later:
     """Something of numba's, made once, when it is first needed."""
 
-    def __init__(self, make: Callable[[], Any]) -> None:
+    def __init__(self, make: Callable[[], Any], needs: Callable[..., Any] | None = None) -> None:
         self._make = make
+        self._known: dict[str, Any] = {} if needs is None else needs.__globals__
+        self._needed = () if needs is None else needs.__code__.co_names
         self._made: Any = None
 
     @property
     def made(self) -> Any:
         with _MAKING:
             if self._made is None:
+                for name in self._needed:
+                    if isinstance(self._known.get(name), Later):
+                        self._known[name] = self._known[name].made
                 self._made = self._make()
             return self._made
 
@@ -224,15 +236,11 @@ def njit(**options: Any) -> Callable[[Callable[..., Any]], Any]:
         def make() -> Any:
             import numba
 
-            known = function.__globals__
-            for name in function.__code__.co_names:
-                if isinstance(known.get(name), Later):
-                    known[name] = known[name].made
             loop = numba.njit(nogil=True, **options)(function)
-            known[function.__name__] = loop
+            function.__globals__[function.__name__] = loop
             return loop
 
-        later = Later(make)
+        later = Later(make, needs=function)
         update_wrapper(later, function)
         return later
 

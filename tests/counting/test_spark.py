@@ -15,9 +15,9 @@ import pyarrow.parquet
 import pytest
 
 from dualquery.cli import run
-from dualquery.counting.counter import MemoryCounter
+from dualquery.counting.counter import MemoryCounter, is_spark_frame
 from dualquery.counting.opening import open_counter
-from dualquery.counting.spark import SparkCounter, is_spark_frame
+from dualquery.counting.spark import SparkCounter
 from dualquery.errors import DataError, DualQueryError
 from dualquery.queries.distances import distances_to
 from dualquery.queries.families import from_spec

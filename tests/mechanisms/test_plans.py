@@ -27,7 +27,7 @@ from dualquery.queries.families import from_spec
 from dualquery.queries.statistics import Countable
 from dualquery.queries.tables import Tables
 from dualquery.randomness import SeededEntropy
-from dualquery.releases.number_of_records import known_rows, measures_rows, price_of_rows
+from dualquery.releases.plan import known_rows, measures_rows, price_of_rows
 from dualquery.table.domain import Categorical, Domain, Items, equal_width
 from dualquery.table.records import Records
 from dualquery.types import Integers, silent

@@ -21,7 +21,7 @@ from dualquery.queries.derived import Balance, number_of_records
 from dualquery.queries.families import from_texts, marginals, parities
 from dualquery.queries.tables import Tables
 from dualquery.randomness import SeededEntropy
-from dualquery.releases.number_of_records import known_rows
+from dualquery.releases.plan import known_rows
 from dualquery.table.domain import Categorical, Domain
 from dualquery.table.records import Records
 from tests import house

@@ -53,7 +53,7 @@ from dualquery.queries.families import from_spec, parities
 from dualquery.queries.statistics import ONE_CELL, Bound, Countable
 from dualquery.queries.tables import Tables
 from dualquery.randomness import SeededEntropy
-from dualquery.releases.number_of_records import price_of_rows
+from dualquery.releases.plan import price_of_rows
 from dualquery.table.domain import Domain, Items
 from dualquery.table.encoding import decode, encode
 from dualquery.table.schema import parse_schema

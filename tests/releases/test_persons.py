@@ -22,7 +22,7 @@ from dualquery.privacy.budget import person_relations
 from dualquery.privacy.noise import Gaussian
 from dualquery.queries.derived import number_of_records
 from dualquery.releases import sentences
-from dualquery.releases.number_of_records import price_of_rows
+from dualquery.releases.plan import price_of_rows
 from dualquery.releases.report import report_html
 from dualquery.table.schema import schema_text
 

@@ -233,15 +233,13 @@ def release(
         from dualquery.releases import make
         from dualquery.releases.arguments import working_on
         from dualquery.releases.folder import refuse_occupied
-        from dualquery.releases.number_of_records import shared_rows
-        from dualquery.releases.plan import check_mechanism
+        from dualquery.releases.plan import check_mechanism, shared_rows
         from dualquery.releases.public import refuse_same
         from dualquery.releases.reuse import refuse_another_table
         from dualquery.releases.seal import read_private_key
         from dualquery.table.drafting import several_rows
-        from dualquery.table.reading import first_rows
+        from dualquery.table.reading import first_rows, one_table
         from dualquery.table.schema import read_schema
-        from dualquery.table.units import one_table
 
         heard: list[str] = []
         during.enter_context(working_on("cuda" if engine is Machines.CUDA else None, heard.append))
@@ -256,7 +254,8 @@ def release(
         source = source_of(table, named, described, engine, master)
         for each in given["prior"] or ():
             refuse_same(each, table)
-        refuse_another_table(given["draft"], table if described.domain.inner else one_table(source))
+        if given["draft"] is not None:
+            refuse_another_table(given["draft"], table if described.domain.inner else one_table(source))
         for each in given["totals"] or ():
             refuse_same(each, table, "table of totals")
         counter = make.counting(source, described, neighbours, given.get("memory"), progress)

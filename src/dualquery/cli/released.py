@@ -267,8 +267,7 @@ def _quality(
 ) -> None:
     import os
 
-    from dualquery.releases.pages import quality_page
-    from dualquery.releases.quality import quality
+    from dualquery.releases.quality import quality, quality_page
 
     found = quality(release, table, target=target, holdout=holdout, progress=progress)
     with (

@@ -106,6 +106,10 @@ class Counter(ABC):
     def true_rows(self) -> int:
         """The number of records."""
 
+    def shared_rows(self, size_is_public: bool) -> int | None:
+        """The number of records where neighbours share it, so that it is no secret."""
+        return self.true_rows if size_is_public else None
+
     @property
     def knows_places(self) -> bool:
         """Whether records were encoded from cells, so that it is known where in their bins numbers lie. Public."""
@@ -113,18 +117,23 @@ class Counter(ABC):
 
     def true_counts(self, what: Countable, *, kept: bool = False) -> Integers:
         """The numbers for all records. `kept` keeps them, for what is asked again every round."""
-        if id(what) in self._kept:
-            return self._kept[id(what)][1]
-        if isinstance(what, Derived):
-            counts = what.of(self.true_counts(what.counted(), kept=what.kept), self.true_rows)
-        else:
-            # Begun and done, and nothing between: how far a pass has come by the record tells how many there are.
-            self._progress(0, 1)
-            counts = self._counted(what)
-            self._progress(1, 1)
-        if kept:
-            self._kept[id(what)] = (what, counts)
-        return counts
+        asked = [(what, kept)]
+        while isinstance(last := asked[-1][0], Derived) and id(last) not in self._kept:
+            asked.append((last.counted(), last.kept))
+        counts: Any = None
+        for each, keep in reversed(asked):
+            if id(each) in self._kept:
+                counts = self._kept[id(each)][1]
+            elif isinstance(each, Derived):
+                counts = each.of(counts, self.true_rows)
+            else:
+                # Begun and done, and nothing between: how far a pass has come by the record tells how many there are.
+                self._progress(0, 1)
+                counts = self._counted(each)
+                self._progress(1, 1)
+            if keep:
+                self._kept[id(each)] = (each, counts)
+        return cast("Integers", counts)
 
     def true_labels(self, name: str) -> Sequence[str]:
         """The values of a column; where no schema says them, the texts that occur (`queries.statistics`)."""
@@ -377,3 +386,8 @@ class JoinedCounter(Counter):
     def _counted(self, what: Countable) -> Integers:
         assert isinstance(what, Tables), "tables are measured, and what follows from them"
         return self._units.true_counts(ViewTables(self._view, what.sets)) // WHOLE
+
+
+def is_spark_frame(source: object) -> bool:
+    """Whether a table is a Spark DataFrame, be it of a session here or of a Spark Connect server."""
+    return type(source).__module__.startswith("pyspark.sql") and hasattr(source, "mapInArrow")

@@ -31,7 +31,7 @@ from urllib.parse import unquote, urlsplit
 import numpy as np
 import pyarrow as pa
 
-from dualquery.counting.counter import CPU, Counter, Engine, counted_by
+from dualquery.counting.counter import CPU, Counter, Engine, counted_by, is_spark_frame
 from dualquery.errors import DataError, DualQueryError
 from dualquery.loops import cores, limited
 from dualquery.queries.statistics import Countable
@@ -54,11 +54,6 @@ BIN = "bin of a person"
 BINS = 1 << 20
 AT_ONCE = 1 << 26  # bytes of partial numbers that the driver adds up by itself
 Batches = Iterator[pa.RecordBatch]
-
-
-def is_spark_frame(source: object) -> bool:
-    """Whether a table is a Spark DataFrame, be it of a session here or of a Spark Connect server."""
-    return type(source).__module__.startswith("pyspark.sql") and hasattr(source, "mapInArrow")
 
 
 class SparkCounter(Counter):

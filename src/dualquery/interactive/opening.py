@@ -50,8 +50,7 @@ from dualquery.randomness import entropy_from
 from dualquery.releases.arguments import for_callers
 from dualquery.releases.make import counting, public_schema
 from dualquery.releases.make import release as make_release
-from dualquery.releases.number_of_records import shared_rows
-from dualquery.releases.plan import warnings_of
+from dualquery.releases.plan import shared_rows, warnings_of
 from dualquery.releases.release import Release
 from dualquery.table.domain import Domain
 from dualquery.table.reading import AnyTable

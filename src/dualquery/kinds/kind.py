@@ -31,7 +31,7 @@ from dualquery.privacy.budget import Accounting
 from dualquery.queries.families import QUERIES
 from dualquery.queries.workload import Grammar, affordable_order
 from dualquery.registry import KINDS
-from dualquery.table.domain import Domain
+from dualquery.table.domain import Domain, is_transactions
 
 if TYPE_CHECKING:
     from dualquery.mechanisms.mechanism import AnyMechanism, Plan, Task
@@ -184,6 +184,8 @@ def preferences(task: Task) -> Preferences:
 
 def _for_disjunctions(task: Task) -> Preferences:
     """Of wide baskets that are asked disjunctions alone, parities: rows miss a little of every rare item."""
+    if not is_transactions(task.domain):
+        return []
     from dualquery.mechanisms.parities import asks_wide_disjunctions
 
     if not asks_wide_disjunctions(task.workload):

@@ -52,7 +52,6 @@ from dualquery.mechanisms.projection.baskets import (
     MOST_PAIRED,
     Limits,
     Spending,
-    is_transactions,
     measured_items,
     measured_lengths,
     measured_total,
@@ -75,6 +74,7 @@ from dualquery.queries.derived import GroupBalances
 from dualquery.queries.families import attributes_of_disjunctions
 from dualquery.queries.group import NONE
 from dualquery.queries.workload import Workload
+from dualquery.table.domain import is_transactions
 from dualquery.types import Fractions, Progress, Reals
 
 

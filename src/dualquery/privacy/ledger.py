@@ -158,22 +158,17 @@ def smallest_gaussian_scale(
     A fresh ledger accepts every event of the plan with its variance multiplied by the factor.
     """
 
-    def affordable(factor: Fraction) -> bool:
-        scaled = [GaussianMeasurement(noise.sensitivity_squared, noise.variance * factor) for noise in noises]
-        return after_all(opened(budget), scaled).affordable
-
     measures = any(noise.sensitivity_squared for noise in noises)
     require(measures, "A plan that measures nothing needs no noise.")
-    high = Fraction(1)
-    while not affordable(high):
-        high *= 4
-        require(high < 2**256, "The budget is too small for this plan at any amount of noise.")
-    while affordable(high / 2):
-        high /= 2
-    low = high / 2
-    while high - low > low / 2**bits:
-        middle = (low + high) / 2
-        low, high = (low, middle) if affordable(middle) else (middle, high)
+    low, high, factor = Fraction(0), None, Fraction(1)
+    while high is None or high - low > low / 2**bits:
+        require(factor < 2**256, "The budget is too small for this plan at any amount of noise.")
+        scaled = [GaussianMeasurement(noise.sensitivity_squared, noise.variance * factor) for noise in noises]
+        if after_all(opened(budget), scaled).affordable:
+            high = factor
+        else:
+            low = factor
+        factor = 4 * low if high is None else high / 2 if 2 * low < high else (low + high) / 2
     return high
 
 

@@ -147,7 +147,7 @@ class ViewTables:
     def counts(self, units: Records) -> Integers:
         total = np.zeros(self.tables.size, np.int64)
         for records, weights in self.view.blocks(units):
-            total += self.tables.weighed(records, weights)
+            total += self.tables.counts(records, weights)
         return total
 
     def bound(self) -> Bound:

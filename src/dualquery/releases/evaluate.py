@@ -37,8 +37,7 @@ from dualquery.releases.arguments import (
 )
 from dualquery.releases.frames import as_frame
 from dualquery.releases.make import counting, public_schema, release
-from dualquery.releases.number_of_records import shared_rows
-from dualquery.releases.plan import check_mechanism
+from dualquery.releases.plan import check_mechanism, shared_rows
 from dualquery.releases.release import Release
 from dualquery.table.database import Database
 from dualquery.table.domain import Domain

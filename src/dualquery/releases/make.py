@@ -39,19 +39,21 @@ from dualquery.releases.arguments import (
 )
 from dualquery.releases.certificate import PredictedError, certify
 from dualquery.releases.check import SHARE, Check, Unchecked, certified, checked, scales_of
-from dualquery.releases.measurements import listed
-from dualquery.releases.number_of_records import known_rows, measures_rows, shared_rows
+from dualquery.releases.frames import listed
 from dualquery.releases.plan import (
     Request,
     Settled,
     check_plays,
     check_records,
     foreign_code,
+    known_rows,
+    measures_rows,
     plan_checked,
     records_per_person,
     refuse_hopeless,
     refuse_unmet,
     settle,
+    shared_rows,
     warnings_of,
 )
 from dualquery.releases.public import (
@@ -129,7 +131,7 @@ def release(
     check_rules(described.domain)
     check_plays(mechanism, described.domain.kind)
     public, priors = public_rows(prior, prior_origin, described, table, prior_key)
-    if not isinstance(table, Records | Counter):
+    if draft is not None and not isinstance(table, Records | Counter):
         refuse_another_table(draft, table)
     meeting, counted = public_totals(totals, described, table)
     checking = Wanted.of(check, accept, described.domain)
@@ -141,8 +143,10 @@ def release(
     by = None if ledger is None else accounting_of(ledger, dataset)
     filtered = by is Accounting.GAUSSIAN  # what such a book adds up is the limit of a filter
     budget = replace(budget, adaptive=filtered or measures_rows(budget, records))
-    earlier, drafted = earlier_of(
-        draft, described, budget.neighbours, ledger=ledger, dataset=dataset, seed=seed
+    earlier, drafted = (
+        ((), None)
+        if draft is None
+        else earlier_of(draft, described, budget.neighbours, ledger=ledger, dataset=dataset, seed=seed)
     )
     asked = Request(workload, wanted, mechanism, public, earlier, checking, meeting)
     booked: Settled | None = None

@@ -42,7 +42,7 @@ from dualquery.queries.tables import Tables, centred
 from dualquery.releases.acceptance import doubts
 from dualquery.releases.arguments import GivenSchema, checked_rows, checked_seed, for_callers, schema_from
 from dualquery.releases.certificate import FORMAT, Certificate, PredictedError, RowsFrom, versions
-from dualquery.releases.measurements import INTERACTION, WITHIN, listed
+from dualquery.releases.frames import INTERACTION, WITHIN, listed
 from dualquery.releases.public import lacking, public_rows
 from dualquery.releases.release import Release
 from dualquery.table.domain import Domain

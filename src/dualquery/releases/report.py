@@ -24,8 +24,7 @@ from dualquery.queries.families import grammar_of
 from dualquery.queries.tables import Tables
 from dualquery.releases import sentences as words
 from dualquery.releases.certificate import Certificate
-from dualquery.releases.frames import attributes_of, cells_table
-from dualquery.releases.measurements import pairs_of
+from dualquery.releases.frames import attributes_of, cells_table, pairs_of
 from dualquery.releases.release import Release, with_bar
 from dualquery.table.domain import Domain, Items
 from dualquery.table.records import Records, item_counts

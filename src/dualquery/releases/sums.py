@@ -32,7 +32,7 @@ from dualquery.privacy.budget import PARTS, Accounting, Budget, Neighbours
 from dualquery.privacy.conversion import UNITS, epsilon_of, rho_units_of
 from dualquery.releases.acceptance import doubts
 from dualquery.releases.certificate import Certificate, PredictedError, RowsFrom
-from dualquery.releases.measurements import listed
+from dualquery.releases.frames import listed
 from dualquery.releases.refit import fit_usual, measured_tables, with_bars
 from dualquery.releases.release import Release
 from dualquery.table.persons import Calendar, RunningSpan, Span

@@ -47,7 +47,7 @@ from dualquery.queries.question import MOST_CELLS, QuestionReader, table_text
 from dualquery.randomness import entropy_from
 from dualquery.releases.folder import refuse_occupied
 from dualquery.releases.make import counting
-from dualquery.releases.number_of_records import shared_rows
+from dualquery.releases.plan import shared_rows
 from dualquery.releases.release import Release
 from dualquery.service.journal import LedgerJournal
 from dualquery.service.requests import Service

@@ -214,7 +214,7 @@ class OpenText(Categorical):
     def labels(self) -> tuple[str, ...]:
         return unlisted(1 << TEXT_BITS)
 
-    def codes_of(self, cells: pa.ChunkedArray, *, typed: bool) -> Signed:
+    def placed(self, cells: pa.ChunkedArray, *, typed: bool = False) -> Signed:
         return open_codes(self, cells)
 
     def code(self, text: str) -> int | None:
@@ -243,7 +243,7 @@ class WholeRange(Numeric):
     def labels(self) -> tuple[str, ...]:
         return unlisted(self.high - self.low + 1)
 
-    def codes_of(self, cells: pa.ChunkedArray, *, typed: bool) -> Signed:
+    def placed(self, cells: pa.ChunkedArray, *, typed: bool = False) -> Signed:
         return open_codes(self, cells)
 
     def code(self, text: str) -> int | None:

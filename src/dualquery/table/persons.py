@@ -49,7 +49,6 @@ from dualquery.errors import DataError, SchemaError
 from dualquery.table.cells import distinct, is_mixed, is_text, texts_of, written
 from dualquery.table.columns import Unplaced
 from dualquery.table.dates import Dates, Period, following, period_in, period_of, period_text
-from dualquery.table.domain import Domain, Items
 from dualquery.table.records import BitItems, ColumnCodes, SparseItems
 from dualquery.table.toml_text import quoted
 from dualquery.types import Integers, Reals
@@ -70,27 +69,6 @@ PERSONS = re.compile(
 IDS = re.compile(
     rf"(?i:(^|[_\W])(id|ids|nr|no|number|key|uuid|guid|ssn|serial)$|^id[_\W]|^{_PERSON}$)|[a-z](Id|ID)$|^id(?=[A-Z])"
 )
-
-
-def check_unit(domain: Domain, unit: str | None, *, long: bool, drops_rows: bool) -> None:
-    """Refuse a schema whose unit is released, and a long table that is more than units and items."""
-    if unit is None:
-        if long:
-            raise SchemaError("[table]: 'long' needs 'unit', the column that says which rows are one record")
-        return
-    if not unit.strip():
-        raise SchemaError("[table]: 'unit' must be the name of a column, and it is blank")
-    if (long or unit not in domain.unit_columns) and unit.strip() in {
-        column.name.strip() for column in domain.columns
-    }:
-        raise SchemaError(
-            f"'{unit}' is both the unit and an attribute; a unit is never released, so remove one of them"
-        )
-    if long and (len(domain.columns) != 1 or not isinstance(domain.columns[0], Items) or drops_rows):
-        raise SchemaError(
-            "[table]: with 'long' a row is a unit and one item, so the schema must be one attribute with "
-            "'count' and drop no rows"
-        )
 
 
 @dataclass(frozen=True)

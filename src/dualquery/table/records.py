@@ -23,7 +23,7 @@ into it (`numbers_at`), and encoding that number gives both again.
 
 from __future__ import annotations
 
-from dataclasses import dataclass, fields
+from dataclasses import dataclass
 from functools import cached_property
 from typing import Any, TypeGuard, cast
 
@@ -379,6 +379,7 @@ class _WithPlaces(Numeric):
 
 def encode_with_places(column: Numeric, cells: pa.ChunkedArray) -> tuple[Signed, Places]:
     """The code of each cell, and its place in the bin."""
-    both = _WithPlaces(**{each.name: getattr(column, each.name) for each in fields(column)}).encode(cells)
-    both = both.astype(np.int64, copy=False)
+    own = object.__new__(_WithPlaces)
+    vars(own).update(vars(column))  # and what the column has worked out already
+    both = own.encode(cells).astype(np.int64, copy=False)
     return both >> _BITS, cast("Places", (both & (2**_BITS - 1)).astype(np.uint16))

@@ -22,7 +22,7 @@ from dualquery.registry import KINDS
 from dualquery.table.columns import Categorical, Items
 from dualquery.table.dates import Dates
 from dualquery.table.domain import Column, Domain, Numeric, rule_entries, rule_in
-from dualquery.table.persons import PERSONS, Calendar, Span, check_unit, no_unit, stamp
+from dualquery.table.persons import PERSONS, Calendar, Span, no_unit, stamp
 from dualquery.table.reading.source import known_encoding
 from dualquery.table.toml_text import (
     commented,
@@ -306,3 +306,24 @@ def column_in(entry: Mapping[str, Any], place: int) -> Column:
     if len(given) > 1:
         raise SchemaError(f"{where} gives both '{given[0][0]}' and '{given[1][0]}'; keep one")
     return given[0][1].read(name, where, entry)
+
+
+def check_unit(domain: Domain, unit: str | None, *, long: bool, drops_rows: bool) -> None:
+    """Refuse a schema whose unit is released, and a long table that is more than units and items."""
+    if unit is None:
+        if long:
+            raise SchemaError("[table]: 'long' needs 'unit', the column that says which rows are one record")
+        return
+    if not unit.strip():
+        raise SchemaError("[table]: 'unit' must be the name of a column, and it is blank")
+    if (long or unit not in domain.unit_columns) and unit.strip() in {
+        column.name.strip() for column in domain.columns
+    }:
+        raise SchemaError(
+            f"'{unit}' is both the unit and an attribute; a unit is never released, so remove one of them"
+        )
+    if long and (len(domain.columns) != 1 or not isinstance(domain.columns[0], Items) or drops_rows):
+        raise SchemaError(
+            "[table]: with 'long' a row is a unit and one item, so the schema must be one attribute with "
+            "'count' and drop no rows"
+        )

@@ -209,16 +209,6 @@ def wanted_of(database: Database) -> dict[str, tuple[list[str], str | None]]:
     return found
 
 
-def one_table(source: AnyTable | AnyDatabase) -> AnyTable:
-    """The table that was given where the schema describes one."""
-    if isinstance(source, Mapping):
-        raise DataError(
-            "a dict of tables is a database, and the schema describes one table; describe all of them under "
-            "[database] and [[table]], or give one"
-        )
-    return source
-
-
 def tables_of(source: Any, database: Database) -> dict[str, AnyTable]:
     """Where each table of a database is read."""
     names = [*(each.name for each in database.tables if each.given), *database.lookups]

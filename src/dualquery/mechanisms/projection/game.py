@@ -47,12 +47,15 @@ from dualquery.mechanisms.shares import (
     SHARE_OF_ONES,
     SHARE_OF_TOTAL,
     Stage,
+    Wanted,
     built,
     cost_of_fit,
+    is_wide,
     known_at_first,
     quarter_powers,
     relative_sensitivity,
-    table_stages,
+    room_of,
+    stages_of,
     unit_variance,
     varied_sets,
 )
@@ -100,7 +103,8 @@ def plan_fixed(task: Task, wanted: ProjectionWishes, effort: Effort) -> Plan[ByF
     shares |= {s: (1 - total - of_ones) * x / sum(larger.values()) for s, x in larger.items()}
     if total:
         shares[()] = total
-    (stage,) = table_stages(task, [(f"measure {len(shares):,} tables at once", 1.0, None)])
+    wanted_stages: list[Wanted] = [(f"measure {len(shares):,} tables at once", 1.0, None)]
+    (stage,) = stages_of(task.budget, wanted_stages, *room_of(task))
     unit = unit_variance(task.budget)
     variance: dict[Set, float] = {(): task.rows_variance or 0.0}
     for s, share in shares.items():
@@ -145,7 +149,7 @@ def plan(task: Task, wanted: ProjectionWishes) -> Plan[Any]:
                 "a draft measured Gaussian noise, which pure ε does not know; leave out --draft"
             )
         return plan_by_signed_tables(task, wanted, effort)
-    wide = plan_wide(task, wanted)
+    wide = plan_wide(task, wanted) if is_wide(task.domain) else None
     if wide is not None and wanted.shares == Shared.FIXED.value:
         raise DualQueryError(
             "shares are fixed where tables of a few attributes are measured; leave --shares out"
