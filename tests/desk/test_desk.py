@@ -19,12 +19,12 @@ from dualquery.cli.app import app
 from dualquery.desk import bound, columns, commands, shown_by_browser
 from dualquery.desk.columns import Edited, EditedSchema
 from dualquery.desk.commands import (
+    ACCEPT,
     Released,
     WantedDraft,
     WantedLedger,
     WantedPrivateDraft,
     WantedTable,
-    accept_of,
 )
 from dualquery.desk.jobs import DeskJob, Jobs, written
 from dualquery.errors import DualQueryError, SchemaError
@@ -170,7 +170,13 @@ def test_what_a_button_runs_is_a_command_with_its_flags(arguments: list[str]) ->
     ],
 )
 def test_files_that_go_with_a_table_stay_in_the_folder(table: str, file: str) -> None:
-    assert commands.schema_of(table) == file
+    assert commands.WantedTable(table=table).file(commands.SCHEMA) == file
+
+
+def test_two_tables_of_one_database_do_not_share_their_files() -> None:
+    here, there = (WantedTable(table="postgresql://me@host/db", named=name) for name in ("people", "../jobs"))
+    assert here.file(commands.SCHEMA) == "people.schema.toml"
+    assert there.file(commands.LEDGER) == "_jobs.ledger"
 
 
 def test_tables_are_found_and_ours_are_not(here: Sitting, folder: Path) -> None:
@@ -356,11 +362,11 @@ def test_a_second_window_does_not_change_what_a_running_release_is_judged_by(
 
     monkeypatch.setattr(Jobs, "_run", run)
     assert here.post("/v1/release", {**ASKED, "limit": 0.25}, "a" * 16)[0] == 200
-    before = (folder / accept_of("people.csv")).read_text("utf-8")
+    before = (folder / WantedTable(table="people.csv").file(ACCEPT)).read_text("utf-8")
     assert "0.25" in before
     status, said = here.post("/v1/release", {**ASKED, "limit": 1.5}, "b" * 16)
     assert (status, said["error"]["code"]) == (409, "busy")
-    assert (folder / accept_of("people.csv")).read_text("utf-8") == before
+    assert (folder / WantedTable(table="people.csv").file(ACCEPT)).read_text("utf-8") == before
     go.set()
 
 

@@ -95,7 +95,7 @@ from dualquery.queries.statistics import (
     degrees,
 )
 from dualquery.queries.tables import Tables, centred
-from dualquery.queries.views import Tallies, View, ViewInteractions, ViewTables
+from dualquery.queries.views import WHOLE, Tallies, View, ViewInteractions, ViewTables
 from dualquery.queries.workload import Workload
 from dualquery.randomness import SeededEntropy
 from dualquery.table.database import Database, Linked, database_of
@@ -289,6 +289,18 @@ ONE_TABLE = Tables(MIXED, ((0,),))
 LEVELS = np.array([0, 512, 1024, 0, 512, 1024])  # of a1, whole at most
 SIDES_OF_LEVELS = np.array([0, 0, 0, 1, 1, 1])  # of a0
 FEW_LEFT = (0, 0, 0, 0, 0, 0, 0, 2, 0, 0, 0)
+
+
+def summed_of_views(*parts: Errors, expected: dict[int, int]) -> SummedMisfits:
+    """Of units by region (cells 0 and 1), of rows by their kind (2 to 4) and with the region (5 to 10), c = 2, and of
+    pairs of rows (11 to 19): with so many records expected in some cells."""
+    rows, pairs = rows_of(FAMILIES, (2,), (0, 2), c=2), rows_of(FAMILIES, (2, 3), c=2, slots=2)
+    cells = FINE_MISFIT * np.array([expected.get(cell, 0) for cell in range(20)], np.int64)
+    cells[2:] *= WHOLE
+    return SummedMisfits(Together((Tables(FAMILIES, ((0,),)), rows, pairs)), cells, parts)
+
+
+OF_ROWS = Errors(1, 2, whole=WHOLE, mass=0.7)
 MISFIT = (
     "a record that leaves one cell for another leaves the sum as it is; one price serves all expectations"
 )
@@ -384,6 +396,17 @@ UNIT_STATISTICS = [
     Case("interactions of rows and units", FAMILIES, view_interactions(FAMILIES, (0, 2), c=3, multipliers=(2,))),
     Case("interactions of pairs of rows", COUPLES, view_interactions(COUPLES, (2, 5), c=2, slots=2)),
     Case("tables of a row and the next", VISITS, rows_of(VISITS, (2, 5), (3, 4), c=2, slots=2)),
+    Case(
+        "summed misfits of units, rows and pairs",
+        FAMILIES,
+        summed_of_views(Errors(0, 1), OF_ROWS, Errors(3, 1, whole=WHOLE), expected={0: 2, 2: 2, 5: 2, 11: 2}),
+    ),
+    Case("the largest misfit of rows", FAMILIES, summed_of_views(replace(OF_ROWS, largest=True), expected={5: 2})),
+    Case(
+        "misfit of a mean of rows",
+        FAMILIES,
+        summed_of_views(Errors(2, 1, weights=LEVELS, groups=SIDES_OF_LEVELS, whole=WHOLE), expected={7: 2}),
+    ),
     Case("tallies", FAMILIES, Tallies(FAMILIES, "person", ((0,),), (3,), 3), both(REPLACE, FEW_ROWS)),
     Case("tallies of two attributes", COUPLES, Tallies(COUPLES, "person", ((0,), (1,)), (1, 2), 3)),
     Case("any", FAMILIES, over_units(FAMILIES, "any(b0 = v1)")),

@@ -8,6 +8,7 @@ from __future__ import annotations
 import json
 from dataclasses import dataclass, replace
 from fractions import Fraction
+from itertools import combinations, pairwise
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -42,6 +43,8 @@ from dualquery.privacy.noise import Gaussian, Noise
 from dualquery.queries.derived import number_of_records
 from dualquery.queries.families import from_texts
 from dualquery.registry import KINDS
+from dualquery.releases.certificate import Certificate
+from dualquery.releases.check import as_released, hanging
 from dualquery.releases.frames import units_for_people
 from dualquery.table.database import Database
 from dualquery.table.schema import parse_schema
@@ -494,6 +497,120 @@ def test_what_databases_do_not_have_is_refused_in_a_sentence(tables: dict[str, p
     for given in ({"prior": made}, {"totals": tables["household"]}):
         with pytest.raises(DualQueryError, match="for one table of attributes: no database"):
             released(tables, **given)
+
+
+RICH = Budget(200.0, 1e-6, "add-remove")
+
+
+def weighed_error(truth: Units, made: Units, slots: int, c: int) -> float:
+    """The mean error of tables of two attributes of persons (slots 1) or of pairs of them, each person of a unit of m
+    counting ⌊1000 · min(1, c/E)/c⌋ thousandths, E = m or m(m − 1): row by row."""
+    width, own = truth.database.width, truth.members[0].records.domain.width
+
+    def told(units: Units) -> dict[tuple[int, ...], dict[tuple[int, ...], float]]:
+        roots, rows = units.to_rows(), units.members[0].records.to_rows()
+        tables: dict[tuple[int, ...], dict[tuple[int, ...], float]] = {}
+        for u, (a, b) in enumerate(pairwise(units.members[0].start.tolist())):
+            found = [
+                (x,) if slots == 1 else (x, y)
+                for x in range(a, b)
+                for y in range(a, b)
+                if (x != y or slots == 1)
+            ]
+            found = list(dict.fromkeys(found))
+            for each in found:
+                flat = [*roots[u], *(code for row in each for code in rows[row])]
+                weight = int(1000 * min(1, c / len(found)) / c + 1e-9) / units.rows
+                for s in combinations(range(width + slots * own), 2):
+                    held = [(j - width) % own for j in s if j >= width]
+                    both = len(held) == 2 and s[0] < width + own <= s[1] and held[0] <= held[1]
+                    if not (held if slots == 1 else both):
+                        continue
+                    cells, cell = tables.setdefault(s, {}), (flat[s[0]], flat[s[1]])
+                    cells[cell] = cells.get(cell, 0.0) + weight
+        return tables
+
+    one, other = told(truth), told(made)
+    off = [
+        sum(abs(one[s].get(x, 0) - other[s].get(x, 0)) for x in one[s].keys() | other[s].keys()) for s in one
+    ]
+    return float(np.mean(off)) / sum(next(iter(other.values())).values())
+
+
+def test_a_check_measures_rows_and_pairs_of_them_too(tables: dict[str, pd.DataFrame], tmp_path: Path) -> None:
+    made = released(tables, check=0.3, budget=RICH)
+    found = made.certificate["check"]["orders"]
+    kinds = [(each.get("of"), each["attributes"]) for each in found]
+    assert kinds == [(None, 1), (None, 2), (None, 3), ("person", 2), ("pairs of person", 2)]
+    assert [each["tables"] for each in found[3:]] == [6 + 12, 10]
+    truth = dualquery.encode(tables, parse_schema(example.DATABASE_SCHEMA, origin="the example"))
+    assert isinstance(truth, Units)
+    assert isinstance(made.records, Units)
+    for each, view in zip(found[3:], hanging(truth.domain), strict=True):
+        by_hand = weighed_error(truth, made.records, view.slots, as_released(view, made.records).c)
+        assert by_hand > 0.2
+        assert abs(each["error"] - by_hand) <= 2 * each["bar"]
+        assert each["bar"] < 0.1 * by_hand
+    made.save(tmp_path / "released")
+    again = Release.load(tmp_path / "released")
+    for text, of in (("any(sex = male & age >= 65)", None), ("sex = male & region = Coast", "person")):
+        assert str(again.answer(text, of=of)) == str(made.answer(text, of=of))
+    said = (tmp_path / "released" / "report.html").read_text(encoding="utf-8")
+    assert "tables of two attributes of pairs of person" in said
+
+
+def test_bars_of_rows_and_of_any_follow_their_own_check(tables: dict[str, pd.DataFrame]) -> None:
+    made = released(tables, check=0.3, budget=RICH)
+    data = made.certificate.plain()
+    for each in data["check"]["orders"]:
+        each["scale"] = {"person": 3.0, "pairs of person": 2.0}.get(each.get("of", ""), 1.0)
+    usual = json.loads(json.dumps(data))
+    for each in usual["check"]["orders"]:
+        each["scale"] = 1.0
+    wide, usual = (replace(made, certificate=Certificate.of(each)) for each in (data, usual))
+    rows, anything = "sex = male & age >= 18", "any(sex = male & age >= 18) & region = Coast"
+    for text, of in ((rows, "person"), (anything, None)):
+        assert wide.answer(text, of=of).error == pytest.approx(3 * usual.answer(text, of=of).error)
+    own = "region = Coast & person = 2"
+    assert wide.answer(own).error == usual.answer(own).error
+
+
+def test_rows_and_pairs_have_criteria(tables: dict[str, pd.DataFrame]) -> None:
+    criteria = [
+        {"tables": 2, "of": "person", "mean": 5.0},
+        {"tables": 2, "of": "pairs of person", "worst": 5.0},
+        {"tables": 3, "of": "person", "mean": 5.0},
+        {"table": ["region", "person.work"], "error": 0.05},
+        {"table": ["person.sex", "other person.sex"], "error": 5.0},
+        {"mean_of": "person.age", "by": ["region"], "error": 100.0},
+    ]
+    made = released(tables, check=0.3, budget=RICH, accept={"criterion": criteria})
+    told = made.certificate["accepted"]["criteria"]
+    assert [each["verdict"] for each in told] == ["pass", "pass", "pass", "fail", "pass", "pass"]
+    assert told[1]["says"] == "worst error of tables of 2 attributes of pairs of person"
+    assert told[3]["says"] == "error of region × person.work"
+    person = tables["person"].merge(tables["household"], on="hh")
+    made_person = made.tables["person"].merge(made.tables["household"], on="hh")
+    ages = [each.groupby("region").age.mean() for each in (person, made_person)]
+    assert 0.3 < told[5]["error"] / (ages[0] - ages[1]).abs().mean() < 3
+
+
+@pytest.mark.parametrize(
+    ("criterion", "said"),
+    [
+        ({"tables": 2, "of": "car", "mean": 0.1}, "'of' names 'person' or 'pairs of person'"),
+        ({"tables": 1, "of": "pairs of person", "mean": 0.1}, "are of 2 attributes at least"),
+        ({"table": ["person.age", "person.wrok"], "error": 0.1}, "person.work"),
+        ({"table": ["person.age", "other person.age", "region"], "error": 1e-4}, "below what could be told"),
+        ({"tables": 2, "of": "person"}, "a criterion says"),
+        ({"mean_of": "person.sex", "error": 0.1}, "is no number"),
+    ],
+)  # fmt: skip
+def test_criteria_of_rows_that_cannot_be(
+    tables: dict[str, pd.DataFrame], criterion: dict[str, Any], said: str
+) -> None:
+    with pytest.raises(DualQueryError, match=said):
+        released(tables, check=0.3, budget=RICH, records=SOME, accept={"criterion": [criterion]})
 
 
 def test_counts_in_sql_are_no_surer_than_the_number_of_units(tables: dict[str, pd.DataFrame]) -> None:

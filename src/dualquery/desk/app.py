@@ -143,7 +143,7 @@ def application(desk: Desk, port: Callable[[], int]) -> FastAPI:
     def state() -> dict[str, Any]:
         """What there is in the folder."""
         here = {each.name for each in desk.folder.iterdir()}
-        tables = commands.tables_in(desk.folder)
+        tables = {name: commands.WantedTable(table=name) for name in commands.tables_in(desk.folder)}
         return {
             "version": __version__,
             "folder": str(desk.folder),
@@ -152,10 +152,10 @@ def application(desk: Desk, port: Callable[[], int]) -> FastAPI:
                 {
                     "name": name,
                     "size": (desk.folder / name).stat().st_size,
-                    "schema": commands.schema_of(name) in here,
-                    "ledger": commands.ledger_of(name) in here,
+                    "schema": table.file(commands.SCHEMA) in here,
+                    "ledger": table.file(commands.LEDGER) in here,
                 }
-                for name in tables
+                for name, table in tables.items()
             ],
             "releases": desk.releases(),
         }
@@ -166,36 +166,36 @@ def application(desk: Desk, port: Callable[[], int]) -> FastAPI:
 
     @app.post("/v1/there", dependencies=guarded)
     def there(asked: commands.WantedTable) -> dict[str, bool]:
-        return {"there": (desk.folder / commands.schema_of(asked.table)).exists()}
+        return {"there": (desk.folder / asked.file(commands.SCHEMA)).exists()}
 
     @app.post("/v1/columns", dependencies=guarded)
     def shown(asked: commands.WantedTable) -> dict[str, Any]:
-        return columns.shown(desk.folder / commands.schema_of(asked.table))
+        return columns.shown(desk.folder / asked.file(commands.SCHEMA))
 
     @app.post("/v1/schema", dependencies=guarded)
     def save(asked: columns.EditedSchema) -> dict[str, Any]:
-        path = desk.folder / commands.schema_of(asked.table)
+        path = desk.folder / asked.file(commands.SCHEMA)
         path.write_text(columns.edited(asked, path), encoding="utf-8")
         return columns.shown(path)
 
     @app.post("/v1/private/command", dependencies=guarded)
     def foreseen(asked: commands.WantedPrivateDraft) -> dict[str, str]:
         """What the button of a private draft would run."""
-        schema = columns.stated(desk.folder / commands.schema_of(asked.table))[1]
+        schema = columns.stated(desk.folder / asked.file(commands.SCHEMA))[1]
         found = commands.private_draft(asked, unit=schema.unit, encoding=schema.encoding)
         return {"command": written(found)}
 
     @app.post("/v1/private", dependencies=guarded)
     def find(asked: commands.WantedPrivateDraft, key: JobKey) -> dict[str, Any]:
-        known, said = columns.stated(desk.folder / commands.schema_of(asked.table))
+        known, said = columns.stated(desk.folder / asked.file(commands.SCHEMA))
         if asked.known != (known is not None):
             raise ProblemError(409, "changed", "the schema was saved in another window; load the page again")
         arguments = commands.private_draft(asked, unit=said.unit, encoding=said.encoding)
-        schema, aside = (desk.folder / of(asked.table) for of in (commands.schema_of, commands.read_off_of))
+        schema, aside = (desk.folder / asked.file(each) for each in (commands.SCHEMA, commands.READ_OFF))
 
         def before() -> None:
             if known is not None:
-                (desk.folder / commands.known_of(asked.table)).write_text(known, encoding="utf-8")
+                (desk.folder / asked.file(commands.KNOWN)).write_text(known, encoding="utf-8")
             schema.replace(aside)
 
         def failed() -> None:
@@ -218,7 +218,7 @@ def application(desk: Desk, port: Callable[[], int]) -> FastAPI:
         from dualquery.releases.verify import as_json
         from dualquery.releases.verify import audit as verify
 
-        place = commands.ledger_of(asked.table)
+        place = asked.file(commands.LEDGER)
         books = as_json(verify(desk.folder / place).statements) if (desk.folder / place).exists() else []
         return {"books": books, "command": written(["ledger", "show", place])}
 
@@ -234,7 +234,7 @@ def application(desk: Desk, port: Callable[[], int]) -> FastAPI:
     def release(asked: commands.Released, key: JobKey) -> dict[str, Any]:
         def before() -> None:
             if asked.limit is not None:
-                accepted = desk.folder / commands.accept_of(asked.table)
+                accepted = desk.folder / asked.file(commands.ACCEPT)
                 accepted.write_text(commands.acceptance(asked.limit), encoding="utf-8")
 
         return desk.jobs.start(key, commands.release(asked, desk.fresh()), before).to_json()

@@ -17,7 +17,7 @@ from typing import Annotated, Any
 
 from pydantic import Field
 
-from dualquery.desk.commands import Name, Strict
+from dualquery.desk.commands import Name, Strict, WantedTable
 from dualquery.errors import SchemaError
 from dualquery.service.settings import ProblemError
 from dualquery.table.columns import Categorical
@@ -48,8 +48,7 @@ class Edited(Strict):
     missing: bool | None = None  # whether a cell may be empty
 
 
-class EditedSchema(Strict):
-    table: Name
+class EditedSchema(WantedTable):
     digest: ShortText  # of the file that was shown: another window may have saved another
     columns: Annotated[list[Edited], Field(min_length=1, max_length=MOST_COLUMNS)]
     about: dict[str, ShortText] = Field(default_factory=dict)

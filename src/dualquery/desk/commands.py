@@ -21,6 +21,11 @@ Count = Annotated[int, Field(ge=1, le=10**12)]
 Share = Annotated[float, Field(gt=0, le=2, allow_inf_nan=False)]
 Relation = Literal["replace", "add-remove", "person-replace", "person-add-remove"]
 MOST_FILES = 500
+NO_FILE_NAME = r"[^\w.-]"
+# The files that go with a table, by their endings.
+SCHEMA, LEDGER, ACCEPT = "schema.toml", "ledger", "accept.toml"
+KNOWN = "known.toml"  # what is stated to a private draft
+READ_OFF = "read-off.toml"  # the unpaid draft, once a private one takes its place
 
 
 class Strict(BaseModel):
@@ -38,6 +43,14 @@ class WantedTable(Strict):
 
     def of_database(self) -> list[str]:
         return [] if self.named is None else ["--table", self.named]
+
+    def file(self, ending: str) -> str:
+        """One of the files that go with the table, in the folder of the desk whatever the table is called."""
+        name = Path(self.table.partition("#")[0]).name.lstrip("-.")
+        for packed in COMPRESSION:
+            name = name.removesuffix(packed)
+        stem = (self.named or "database") if is_database(self.table) else Path(name).stem
+        return f"{re.sub(NO_FILE_NAME, '_', stem.lstrip('-.')) or 'table'}.{ending}"
 
 
 class WantedLedger(WantedTable):
@@ -83,38 +96,6 @@ def safe(name: str) -> str:
     return f"./{name}" if name.startswith("-") else name
 
 
-def stem(table: str) -> str:
-    """What the files that go with a table are called."""
-    if is_database(table):
-        return "database"
-    name = Path(table.partition("#")[0]).name.lstrip("-.")
-    for packed in COMPRESSION:
-        name = name.removesuffix(packed)
-    return re.sub(r"[^\w.-]", "_", Path(name).stem) or "table"
-
-
-def schema_of(table: str) -> str:
-    return f"{stem(table)}.schema.toml"
-
-
-def ledger_of(table: str) -> str:
-    return f"{stem(table)}.ledger"
-
-
-def accept_of(table: str) -> str:
-    return f"{stem(table)}.accept.toml"
-
-
-def known_of(table: str) -> str:
-    """What is stated to a private draft."""
-    return f"{stem(table)}.known.toml"
-
-
-def read_off_of(table: str) -> str:
-    """The unpaid draft, once a private one takes its place."""
-    return f"{stem(table)}.read-off.toml"
-
-
 KEY = "steward.key"
 
 
@@ -141,7 +122,7 @@ def draft(asked: WantedDraft) -> list[str]:
         *asked.of_database(),
         *encoding,
         "--out",
-        schema_of(asked.table),
+        asked.file(SCHEMA),
         "--quiet",
     ]
 
@@ -151,21 +132,21 @@ def private_draft(asked: WantedPrivateDraft, *, unit: str | None, encoding: str 
         *("schema", "draft", *asked.arguments(), *asked.of_database(), "--epsilon", figure(asked.epsilon)),
         *(() if asked.delta is None else ("--delta", figure(asked.delta))),
         *_relation(asked.neighbours, asked.records_per_person),
-        *("--ledger", ledger_of(asked.table)),
-        *(("--known", known_of(asked.table)) if asked.known else ()),
+        *("--ledger", asked.file(LEDGER)),
+        *(("--known", asked.file(KNOWN)) if asked.known else ()),
         *(() if unit is None else (f"--unit={unit}",)),
         *(() if encoding is None else ("--encoding", encoding)),
-        *("--out", schema_of(asked.table)),
+        *("--out", asked.file(SCHEMA)),
     ]
 
 
 def check(asked: WantedTable) -> list[str]:
-    return ["schema", "check", schema_of(asked.table), *asked.arguments(), *asked.of_database()]
+    return ["schema", "check", asked.file(SCHEMA), *asked.arguments(), *asked.of_database()]
 
 
 def ledger(asked: WantedLedger) -> list[str]:
     return [
-        *("ledger", "create", ledger_of(asked.table), "--dataset", safe(asked.dataset)),
+        *("ledger", "create", asked.file(LEDGER), "--dataset", safe(asked.dataset)),
         *("--epsilon", figure(asked.epsilon), "--delta", figure(asked.delta)),
         *_relation(asked.neighbours, asked.records_per_person),
         "--json",
@@ -178,14 +159,14 @@ def key() -> list[str]:
 
 def release(asked: Released, out: str) -> list[str]:
     return [
-        *("release", *asked.arguments(), *asked.of_database(), "--schema", schema_of(asked.table)),
+        *("release", *asked.arguments(), *asked.of_database(), "--schema", asked.file(SCHEMA)),
         *(part for spec in asked.queries for part in ("--queries", spec)),
         *("--epsilon", figure(asked.epsilon)),
         *(() if asked.delta is None else ("--delta", figure(asked.delta))),
         *_relation(asked.neighbours, asked.records_per_person),
-        *(() if asked.limit is None else ("--accept", accept_of(asked.table))),
-        *(("--ledger", ledger_of(asked.table)) if asked.ledger else ()),
-        *(("--draft", str(certificate_beside(Path(schema_of(asked.table))))) if asked.draft else ()),
+        *(() if asked.limit is None else ("--accept", asked.file(ACCEPT))),
+        *(("--ledger", asked.file(LEDGER)) if asked.ledger else ()),
+        *(("--draft", str(certificate_beside(Path(asked.file(SCHEMA))))) if asked.draft else ()),
         *(("--sign", KEY) if asked.sign else ()),
         *(("--registry",) if asked.registry else ()),
         *("--out", out, "--json"),

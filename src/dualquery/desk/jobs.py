@@ -19,7 +19,7 @@ from pathlib import Path
 from threading import Lock, Thread
 from typing import Any
 
-from dualquery.desk.commands import Released, schema_of
+from dualquery.desk.commands import SCHEMA, Released
 from dualquery.errors import DualQueryError
 from dualquery.privacy.budget import Budget, Neighbours, default_delta
 from dualquery.queries.families import from_spec
@@ -169,7 +169,7 @@ def curve_of(asked: Released, folder: Path) -> dict[str, Any]:
     Between neighbours that share the number of records it is public, and read off the table; otherwise the curator
     says about how many there are.
     """
-    schema = read_schema(folder / schema_of(asked.table))
+    schema = read_schema(folder / asked.file(SCHEMA))
     neighbours = Neighbours.named(asked.neighbours, asked.records_per_person)
     rows = asked.expected or _rows(asked, folder) if neighbours.size_is_public else asked.expected
     if rows is None:
@@ -199,7 +199,7 @@ def curve_of(asked: Released, folder: Path) -> dict[str, Any]:
         )
     flag = ["--records" if neighbours.size_is_public else "--expected-records", str(rows)]
     specs = [part for spec in asked.queries for part in ("--queries", spec)]
-    command = ["plan", "--schema", schema_of(asked.table), *flag, *specs, "--epsilon", figure(asked.epsilon)]
+    command = ["plan", "--schema", asked.file(SCHEMA), *flag, *specs, "--epsilon", figure(asked.epsilon)]
     command += [] if asked.delta is None else ["--delta", figure(asked.delta)]
     return {
         "points": points,
@@ -213,7 +213,7 @@ def curve_of(asked: Released, folder: Path) -> dict[str, Any]:
 
 def _rows(asked: Released, folder: Path) -> int | None:
     """The number of rows of a file; of a table of persons, or of a database, the curator says it."""
-    schema = read_schema(folder / schema_of(asked.table))
+    schema = read_schema(folder / asked.file(SCHEMA))
     if asked.named is not None or schema.unit is not None:
         return None
     first = schema.domain.columns[0].name

@@ -79,6 +79,12 @@ def rows_in_full(table: Linked, sizes: Reals) -> int:
     return max(1, int(np.searchsorted(kept, COVERED * kept[-1] - LEAST)))
 
 
+def in_full(view: View, rows: int) -> View:
+    """The view, of which the flat records of a unit of so many rows count in full, of two rows at least."""
+    least = 2 - view.chained if view.slots == 2 else 1
+    return replace(view, c=max(least, int(view.number[rows])))
+
+
 def mass_of(view: View) -> Reals:
     """What all flat records of a unit weigh, by its class of sizes."""
     return size_law(view.database.child(view.child)) @ (view.number * view.weights) / WHOLE

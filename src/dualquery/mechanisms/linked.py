@@ -24,7 +24,7 @@ import numpy as np
 
 from dualquery.fitting.fitter import COUNT_SECONDS, Effort
 from dualquery.fitting.measured import Measured, Numbers
-from dualquery.fitting.views import MeasuredViews, fitted_units, rows_in_full
+from dualquery.fitting.views import MeasuredViews, fitted_units, in_full, rows_in_full
 from dualquery.mechanisms.artefact import synthetic, usual_rows
 from dualquery.mechanisms.floors import HANGING
 from dualquery.mechanisms.mechanism import Mechanism, Outcome, Plan, Step, Task, hidden, synthetic_rows
@@ -281,8 +281,7 @@ def _measured(
     of_rows = _interactions(paid.rows, rows, _row_shares(rows, neighbours), curator, within, neighbours)
     pairs, of_pairs = None, list[Measured]()
     if paid.pairs is not None:
-        pairs = View(database, paid.child, 2, 1)
-        pairs = replace(pairs, c=max(2 - pairs.chained, int(pairs.number[full])))
+        pairs = in_full(View(database, paid.child, 2, 1), full)
         of_pairs = _interactions(
             paid.pairs, pairs, _pair_shares(pairs, neighbours), curator, within, neighbours
         )

@@ -16,11 +16,12 @@ from dataclasses import dataclass
 from functools import cached_property, lru_cache
 from itertools import product
 from math import prod
+from typing import Any
 
 import numpy as np
 
 from dualquery.queries.group import Group
-from dualquery.queries.statistics import NOTHING, ONE_CELL, Bound, Countable, Derived
+from dualquery.queries.statistics import NOTHING, ONE_CELL, Bound, Countable, Derived, Together
 from dualquery.queries.tables import Tables, alike, centred, signed, signed_shape
 from dualquery.queries.workload import Workload
 from dualquery.table.domain import Domain
@@ -322,7 +323,8 @@ class Errors:
     """Of some tables, side by side, the sum of the errors or the largest one, as often as it may be counted.
 
     `weights` make the error of a mean of it: of every cell, from 0 to `WEIGHT` less the mean of its group; `groups`
-    says of every cell which group it lies in.
+    says of every cell which group it lies in. Of a view (`queries.views`) the flat records of a unit count `whole` at
+    most, all together; divided by that, and rounded down once, the number moves as far as that of a record.
     """
 
     first: int
@@ -330,6 +332,8 @@ class Errors:
     largest: bool = False
     weights: Integers | None = None
     groups: Integers | None = None
+    whole: int = 1
+    mass: float = 1.0  # of the `whole`, what a unit counts on average: what errors are shares of
 
     def __post_init__(self) -> None:
         if not 1 <= self.number <= REACH // FINE:
@@ -347,17 +351,17 @@ class Errors:
         """How far adding one record moves the number; also the number of an error of one record."""
         return self.times * FINE * (1 if self.largest else self.number)
 
-    def of(self, off: Integers, tables: Tables) -> int:
+    def of(self, off: Integers, starts: Integers) -> int:
         """The number, from count − expected of every cell of all tables, in parts of a record."""
-        begin, end = int(tables.starts[self.first]), int(tables.starts[self.first + self.number])
+        begin, end = int(starts[self.first]), int(starts[self.first + self.number])
         mine = off[begin:end]
         if self.weights is not None:
             assert self.groups is not None, "a mean has groups"
             sums = np.zeros(int(self.groups.max()) + 1, np.int64)
             np.add.at(sums, self.groups, self.weights * mine)
-            return int(self.times * (np.abs(sums).sum() // WEIGHT))
-        errors = np.add.reduceat(np.abs(mine), tables.starts[self.first : self.first + self.number] - begin)
-        return int(self.times * (errors.max() if self.largest else errors.sum()))
+            return int(self.times * (np.abs(sums).sum() // (WEIGHT * self.whole)))
+        errors = np.add.reduceat(np.abs(mine), starts[self.first : self.first + self.number] - begin)
+        return int(self.times * ((errors.max() if self.largest else errors.sum()) // self.whole))
 
 
 @dataclass(frozen=True, eq=False)
@@ -368,19 +372,25 @@ class SummedMisfits(Derived):
     reaches add up, and in L2 their squares.
     """
 
-    tables: Tables
+    tables: Tables | Together  # of units, and of views of them
     expected: Integers  # of every cell, in parts of a record
     parts: tuple[Errors, ...]
 
-    def counted(self) -> Tables:
+    def counted(self) -> Tables | Together:
         return self.tables
 
     def of(self, counts: Integers, rows: int) -> Integers:
-        off = FINE * counts - self.expected
-        return np.array([part.of(off, self.tables) for part in self.parts], np.int64)
+        off, starts = FINE * counts - self.expected, starts_of(self.tables)
+        return np.array([part.of(off, starts) for part in self.parts], np.int64)
 
     def bound(self) -> Bound:
         return misfit_bound([part.reach for part in self.parts])
+
+
+def starts_of(tables: Tables | Together) -> Integers:
+    """Where the cells of each table begin, and at the end their number."""
+    parts: tuple[Any, ...] = tables.parts if isinstance(tables, Together) else (tables,)
+    return np.cumsum(np.concatenate([[0], *(np.diff(each.starts) for each in parts)])).astype(np.int64)
 
 
 def misfit_bound(reaches: list[int]) -> Bound:

@@ -96,6 +96,15 @@ class View:
         apart = max(flat.alone[0], flat.apart[0]), max(flat.alone[1], flat.apart[1])
         return Bound(flat.alone, apart, flat.each).times(whole)
 
+    @property
+    def words(self) -> str:
+        return self.child if self.slots == 1 else f"pairs of {self.child}"
+
+    def mass(self, units: Records) -> float:
+        """What all flat records of a unit weigh on average."""
+        weighed = (self.number * self.weights)[self.members(units).sizes]
+        return float(weighed.mean()) / WHOLE if len(weighed) else 0.0
+
     def members(self, units: Records) -> Members:
         return cast("Units", units).members[self.database.place(self.child)]
 
@@ -143,6 +152,10 @@ class ViewTables:
     @cached_property
     def tables(self) -> Tables:
         return Tables(self.view.domain, self.sets)
+
+    @property
+    def starts(self) -> Integers:
+        return self.tables.starts
 
     def counts(self, units: Records) -> Integers:
         total = np.zeros(self.tables.size, np.int64)

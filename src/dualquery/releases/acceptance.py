@@ -7,6 +7,8 @@
 
 The error of a table is Σ_cells |share − share in the rows|; `tables` is about those of so many attributes that a
 check looks at, and `mean_of` about a mean within groups: how far off it is, averaged over the groups by their size.
+Of a database attributes of its rows are named `person.age`, of the other row of a pair `other person.age`, and
+`tables` has `of = "person"` or `of = "pairs of person"`.
 Each criterion is one number, which a record moves by one at most (`queries.derived`), and is measured with the check.
 
 A criterion passes where the measured error and a one-sided bound of its noise stay within the limit, so that a
@@ -29,23 +31,29 @@ import numpy as np
 from dualquery.errors import DualQueryError
 from dualquery.mechanisms.mechanism import Task
 from dualquery.privacy.noise import Noise
-from dualquery.queries.derived import WEIGHT, Errors
+from dualquery.queries.derived import WEIGHT
 from dualquery.queries.language.vocabulary import unknown_name
 from dualquery.queries.question import values_of
 from dualquery.queries.random_families import Stream
 from dualquery.queries.tables import Tables
+from dualquery.queries.views import View, ViewTables
 from dualquery.releases.certificate import VERDICTS
 from dualquery.releases.check import (
     MOST_CELLS,
+    OF_VIEWS,
     ORDERS,
     Asked,
     Check,
     Reserved,
     Unchecked,
+    as_released,
     asked,
     checked_share,
+    errors_of,
+    hanging,
     set_aside,
     tables_drawn,
+    tables_over,
     varied,
 )
 from dualquery.table.domain import Domain
@@ -69,13 +77,14 @@ class Criterion:
     order: int = 0
     worst: bool = False
     members: Set = ()
+    view: View | None = None  # of a database: rows of a child table, or pairs of them
     mean_of: int | None = None  # its groups are the others of the members
     unit: float = 1.0  # of a mean: the width of what it is a mean of
 
     @property
     def in_check(self) -> bool:
         """Whether a check measures the number anyway."""
-        return 0 < self.order <= ORDERS and not self.worst
+        return not self.worst and (0 < self.order <= ORDERS if self.view is None else self.order == OF_VIEWS)
 
 
 @dataclass(frozen=True)
@@ -110,7 +119,7 @@ class Wanted:
         kept = set_aside(task, self.share, self.more)
         varied_now = len(varied(task.workload))
         for each in self.criteria:
-            if each.order > varied_now:
+            if each.view is None and each.order > varied_now:
                 raise DualQueryError(
                     f"the criterion '{each.says}' is about {each.order} attributes, and the questions are about "
                     f"{varied_now} that vary; leave it out"
@@ -135,31 +144,37 @@ class Wanted:
     def asked(self, task: Task, released: Records, seed: int) -> Asked:
         """The tables of the check and of all criteria, and what is measured of them."""
         made = asked(task, released, seed)
-        sets, parts = list(made.tables.sets), list(made.parts)
-        means = {len(sets[part.first]): place for place, part in enumerate(parts)}
-        of_order = {order: parts[place] for order, place in means.items()}
+        about, parts = list(made.about), list(made.parts)
+        means = {made.what(part): place for place, part in enumerate(parts)}
+        of_order = {what: parts[place] for what, place in means.items()}
         places: list[int | None] = []
         for number, each in enumerate(self.criteria):
+            what = each.view.words if each.view else "", each.order
             if each.in_check:
-                places.append(means.get(each.order))
+                places.append(means.get(what))
                 continue
-            if each.order and each.order not in of_order:
-                drawn = tables_drawn(task, released, each.order, Stream(seed + 1 + number))
+            view = each.view and as_released(each.view, released)
+            if view is not None and not view.mass(released):
+                places.append(None)
+                continue
+            if each.order and what not in of_order:
+                drawn = tables_drawn(task, released, each.order, Stream(seed + 1 + number), view)
                 if drawn:
-                    of_order[each.order] = Errors(len(sets), len(drawn))
-                sets += drawn
+                    of_order[what] = errors_of(view, released, len(about), len(drawn))
+                about += [(view, members) for members in drawn]
             if each.order:
-                part = of_order.get(each.order)
+                part = of_order.get(what)
                 part = None if part is None else replace(part, largest=each.worst)
             else:
-                part = Errors(len(sets), 1)
+                part = errors_of(view, released, len(about), 1)
                 if each.mean_of is not None:
-                    weights, groups = _weights(each.members, each.mean_of, task.domain, released)
-                    part = Errors(len(sets), 1, weights=weights, groups=groups)
-                sets.append(each.members)
+                    counted = tables_over(task.domain, view, [each.members])
+                    weights, groups = _weights(counted, each.mean_of, released)
+                    part = replace(part, weights=weights, groups=groups)
+                about.append((view, each.members))
             places.append(None if part is None else len(parts))
             parts += [] if part is None else [part]
-        return Asked(Tables(task.domain, tuple(sets)), tuple(parts), made.means, tuple(places))
+        return Asked.of(task.domain, about, parts, made.means, places)
 
     def accepted(self, check: Check | Unchecked) -> dict[str, Any] | None:
         """The verdicts, as the certificate says them; None where nothing was named beforehand."""
@@ -232,16 +247,16 @@ def _told(
     }
 
 
-def _weights(members: Set, mean_of: int, domain: Domain, released: Records) -> tuple[Integers, Integers]:
+def _weights(counted: Tables | ViewTables, mean_of: int, released: Records) -> tuple[Integers, Integers]:
     """Of every cell: its weight less the mean of its group in the released rows, and its group."""
-    tables = Tables(domain, (members,))
-    shape, axis = tables.shape_of(0), members.index(mean_of)
-    values, low, width = _scale(domain, mean_of)
+    tables = counted if isinstance(counted, Tables) else counted.tables
+    shape, axis = tables.shape_of(0), tables.sets[0].index(mean_of)
+    values, low, width = _scale(tables.domain, mean_of)
     along = [1] * len(shape)
     along[axis] = len(values)
     known = np.broadcast_to(np.isfinite(values).reshape(along), shape)
     whole = np.rint(WEIGHT * (np.nan_to_num(values, nan=low) - low) / width).astype(np.int64).reshape(along)
-    counts = tables.counts(released).reshape(shape) * known
+    counts = counted.counts(released).reshape(shape) * known
     held = counts.sum(axis=axis, keepdims=True)
     mean = np.rint((counts * whole).sum(axis=axis, keepdims=True) / np.maximum(held, 1)).astype(np.int64)
     others = np.arange(math.prod(shape) // shape[axis]).reshape(
@@ -301,15 +316,18 @@ FORMS = (
 
 def _criterion(said: Any, domain: Domain) -> Criterion:
     keys = set(said) if isinstance(said, Mapping) else set()
-    if keys in ({"tables", "mean"}, {"tables", "worst"}):
-        return _of_order(
-            said["tables"], "worst" in keys, _limit(said, "worst" if "worst" in keys else "mean"), domain
-        )
+    if {"tables"} < keys <= {"tables", "mean", "of"} or {"tables"} < keys <= {"tables", "worst", "of"}:
+        view = _view(said["of"], domain) if "of" in keys else None
+        limit = "worst" if "worst" in keys else "mean"
+        if limit in keys:
+            return _of_order(said["tables"], "worst" in keys, _limit(said, limit), view)
     if keys == {"table", "error"}:
+        domain, view = _known(said["table"], domain)
         members = _members(said["table"], domain)
         words = f"error of {_named(domain, members)}"
-        return Criterion(words, _limit(said, "error"), members=_not_too_large(members, domain))
+        return Criterion(words, _limit(said, "error"), members=_not_too_large(members, domain), view=view)
     if keys in ({"mean_of", "error"}, {"mean_of", "by", "error"}):
+        domain, view = _known([said["mean_of"], *said.get("by", ())], domain)
         (attribute,) = _members([said["mean_of"]], domain)
         by = _members(said["by"], domain) if "by" in keys else ()
         if attribute in by:
@@ -318,16 +336,37 @@ def _criterion(said: Any, domain: Domain) -> Criterion:
         members = _not_too_large(tuple(sorted((attribute, *by))), domain)
         groups = f" by {', '.join(domain.name(j) for j in by)}" if by else ""
         words = f"error of the mean of {domain.name(attribute)}{groups}"
-        return Criterion(words, _limit(said, "error"), members=members, mean_of=attribute, unit=width)
+        return Criterion(
+            words, _limit(said, "error"), members=members, view=view, mean_of=attribute, unit=width
+        )
     raise DualQueryError(f"a criterion says {FORMS}")
 
 
-def _of_order(order: Any, worst: bool, limit: float, domain: Domain) -> Criterion:
+def _view(of: Any, domain: Domain) -> View:
+    """What `of` names: rows of a child table, or pairs of them."""
+    views = {view.words: view for view in hanging(domain)}
+    if of not in views:
+        known = f"{' or '.join(map(repr, views))}" if views else "a table of a database, and this is none"
+        raise DualQueryError(f"'of' names {known}; {of!r} is not known")
+    return views[of]
+
+
+def _known(names: Any, domain: Domain) -> tuple[Domain, View | None]:
+    """Where all of these attributes are known: of units, of their rows, or of pairs of rows; else where most are."""
+    listed = [each for each in ([names] if isinstance(names, str) else names) if isinstance(each, str)]
+    places: list[tuple[Domain, View | None]] = [(domain, None), *((v.domain, v) for v in hanging(domain))]
+    return max(places, key=lambda place: sum(place[0].find(name) is not None for name in listed))
+
+
+def _of_order(order: Any, worst: bool, limit: float, view: View | None) -> Criterion:
     if isinstance(order, bool) or not isinstance(order, int) or not 1 <= order <= MOST_ORDER:
         raise DualQueryError(f"tables are of 1 to {MOST_ORDER} attributes, and {order!r} is no such number")
+    if view is not None and order < view.slots:
+        raise DualQueryError(f"tables of {view.words} are of {view.slots} attributes at least")
     what = "attribute" if order == 1 else f"{order} attributes"
     words = f"{'worst' if worst else 'mean'} error of tables of {'one ' if order == 1 else ''}{what}"
-    return Criterion(words, limit, order=order, worst=worst)
+    words += f" of {view.words}" if view else ""
+    return Criterion(words, limit, order=order, worst=worst, view=view)
 
 
 def _limit(said: Mapping[str, Any], key: str) -> float:

@@ -414,7 +414,14 @@ FIELDS: dict[str, Any] = {
         "share": CHANCE,
         "why_not": TEXT.or_null(),
         "orders": [
-            {"attributes": COUNT, "tables": COUNT, "error": NUMBER, "bar": NUMBER, "scale": NUMBER.or_null()}
+            {
+                "of?": TEXT,
+                "attributes": COUNT,
+                "tables": COUNT,
+                "error": NUMBER,
+                "bar": NUMBER,
+                "scale": NUMBER.or_null(),
+            }
         ],
     },
     "accepted?": {
@@ -439,7 +446,7 @@ FIELDS: dict[str, Any] = {
     "replicas": {"number": WHOLE, "records": COUNT, "seed": WHOLE, "atoms?": COUNT},
     "fitted?": {"origin": TEXT, "tables": COUNT},
     "prior?": [{"origin": TEXT, "records": WHOLE, "digest": DIGEST, "lacks": TEXTS}],
-    "draft?": {"epsilon": NUMBER, "seal": TEXT, "attributes": TEXTS},
+    "draft?": {"epsilon": NUMBER, "delta": NUMBER, "seal": TEXT, "attributes": TEXTS},
     "totals?": [{"attributes": TEXTS, "records": COUNT, "digest": DIGEST}],
     "trust?": {"records": NUMBER, "share": CHANCE, "of_ones?": NUMBER},
     "period?": {"periods": TEXT, "column": TEXT, "calendar": TEXT},

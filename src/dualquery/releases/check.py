@@ -2,13 +2,16 @@
 
 For k = 1, 2, 3 the mean over some hundred tables of k attributes of Σ_cells |count − n·rows| is one number, which a
 record moves by 1 at most, two by 2, however many tables there are (`queries.derived`). The tables are drawn by public
-chance among what the workload asks about. The allowance is paid for before anything is drawn; what is measured within
-it, rows and tables, follows from what was released.
+chance among what the workload asks about. Of a database so are tables of two attributes over rows of each child
+table with their unit, and over pairs of rows, each flat record with its weight (`queries.views`): a unit moves such
+an error by 1 at most, too, and it is given as a share of all that flat records weigh. The allowance is paid for
+before anything is drawn; what is measured within it, rows and tables, follows from what was released.
 
 The same numbers of replicas, whose errors error bars are made of, say what they should have been. With λ_k the
 measured error over that of the replicas, the bars of questions about k ≥ 2 attributes are multiplied by λ + ½ sd(λ),
 where (λ_2, λ_3) have the prior mean 1, standard deviation `PRIOR`, of which `OWN` is each order's own; by less than 1
-only where λ + 2 sd(λ) is less, too. (One attribute has bars by known noise.)
+only where λ + 2 sd(λ) is less, too. (One attribute has bars by known noise.) Rows of a database have a λ of their
+own; any, all and count have the largest there is of rows and pairs, or 1.
 """
 
 from __future__ import annotations
@@ -17,7 +20,7 @@ import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from fractions import Fraction
-from itertools import combinations
+from itertools import combinations, groupby
 from typing import Any, NamedTuple, Protocol
 
 import numpy as np
@@ -26,6 +29,7 @@ from numpy.typing import NDArray
 from dualquery.errors import BudgetError, DualQueryError
 from dualquery.fitting.fitter import REPLICAS
 from dualquery.fitting.measured import Measured, Numbers
+from dualquery.fitting.views import in_full, rows_in_full
 from dualquery.loops import together
 from dualquery.mechanisms.error_bars import LEVEL, ErrorCurves, Replica, asked_about
 from dualquery.mechanisms.mechanism import Step, Task
@@ -35,14 +39,18 @@ from dualquery.privacy.ledger import Allowance, Portion, portion
 from dualquery.privacy.noise import Gaussian, Laplace, Law
 from dualquery.queries.derived import FINE, REACH, Errors, Multiplied, SummedMisfits, misfit_bound
 from dualquery.queries.random_families import Stream
+from dualquery.queries.statistics import Together
 from dualquery.queries.tables import Tables
+from dualquery.queries.views import WHOLE, View, ViewTables
 from dualquery.queries.workload import Workload
+from dualquery.table.database import Database
+from dualquery.table.domain import Domain
 from dualquery.table.records import Records
 from dualquery.types import Fractions, Integers, Progress, Set
 
 SHARE = 0.01  # of the budget, by default
 MOST_SHARE = 0.5
-ORDERS = 3  # tables of one, two and three attributes
+ORDERS, OF_VIEWS = 3, 2  # tables of one, two and three attributes; of rows and pairs of rows of two
 MOST_TABLES, FEWEST_TABLES = 256, 32  # of each
 MOST_COUNTED = 3 * 10**7  # records times tables of an order, from where on there are fewer of these
 MOST_CELLS = 50_000  # of a table
@@ -86,8 +94,13 @@ class Reserved:
         """What it will show."""
         return (
             f"with {self.share * 100:.2g}% of the budget the release measures its own error: the mean error of "
-            f"tables of one, two and three attributes, each to ± {self.bar:.2g} (95%)"
+            f"tables of one, two and three attributes, each to ± {self.bar:.2g} (95%){_and_rows(self.task.domain)}"
         )
+
+
+def _and_rows(domain: Domain) -> str:
+    words = " and of ".join(view.words for view in hanging(domain))
+    return words and f"; and, less surely, of two attributes of {words}"
 
 
 class Asking(Protocol):
@@ -109,16 +122,17 @@ def set_aside(task: Task, share: float, more: int = 0) -> Reserved | Unchecked:
     """What a check of this share of the budget would be, with so many numbers more than its own; all of it public."""
     if share == 0:
         return Unchecked("it was left out (--check 0)")
-    if task.domain.kind not in ("records", "database"):  # of a database the tables of its units
+    if task.domain.kind not in ("records", "database"):
         return Unchecked("its tables are not tables of records")
     if task.budget.accounting not in PORTIONED:
         return Unchecked(f"{task.budget.accounting.value} accounting knows no shares of a budget")
-    if task.rows > MOST_RECORDS:
-        return Unchecked(f"it counts at most {MOST_RECORDS:,} records")
+    beside = hanging(task.domain)
+    if task.rows > (most := MOST_RECORDS // (WHOLE if beside else 1)):
+        return Unchecked(f"it counts at most {most:,} records")
     orders = min(ORDERS, len(varied(task.workload)))
     if orders == 0:
         return Unchecked("every attribute is constant")
-    numbers = orders + more
+    numbers = orders + len(beside) + more
     moved = task.budget.neighbours.sensitivity(misfit_bound([REACH] * numbers))
     why = "the budget is too small for a check of it"
     try:
@@ -158,11 +172,33 @@ def varied(workload: Workload) -> NDArray[np.int64]:
     return asked[workload.domain.sizes[asked] > 1]
 
 
-def tables_drawn(task: Task, released: Records, order: int, stream: Stream) -> list[Set]:
-    """All sets of so many attributes, or some hundred of them at random; none that has very many cells."""
-    most = max(FEWEST_TABLES, min(MOST_TABLES, MOST_COUNTED // task.rows))
-    among = asked_about(released, stream, varied(task.workload))
-    sizes = task.domain.sizes
+def hanging(domain: Domain) -> list[View]:
+    """Of a database what its tables are about besides units: rows of each child table, and pairs of rows."""
+    if not isinstance(domain, Database):
+        return []
+    views = [View(domain, child.name, slots, 1) for child in domain.children for slots in (1, 2)]
+    return [view for view in views if view.number.max()]
+
+
+def as_released(view: View, released: Records) -> View:
+    """The view, of which as many count in full as released units say."""
+    sizes, child = view.members(released).sizes, view.database.child(view.child)
+    chances = np.bincount(child.size_codes(sizes), minlength=len(child.size.labels)) / max(1, len(sizes))
+    return in_full(view, rows_in_full(child, chances))
+
+
+def tables_drawn(
+    task: Task, released: Records, order: int, stream: Stream, view: View | None = None
+) -> list[Set]:
+    """All sets of so many attributes, or some hundred of them at random; none that has very many cells. Of a view
+    they are those that have an attribute of each of its rows, and of two alike the one way round.
+    """
+    domain, among, counted = task.domain, varied(task.workload), float(task.rows)
+    if view is not None:
+        domain, counted = view.domain, counted * float(view.number[view.members(released).sizes].mean())
+        among = np.flatnonzero(domain.sizes > 1)
+    most = max(FEWEST_TABLES, min(MOST_TABLES, int(MOST_COUNTED / max(1.0, counted))))
+    among, sizes = asked_about(released, stream, among), domain.sizes
     if math.comb(len(among), order) <= most:
         chosen = list(combinations(among.tolist(), order))
     else:
@@ -170,7 +206,24 @@ def tables_drawn(task: Task, released: Records, order: int, stream: Stream) -> l
         drawn = np.sort(among[np.argsort(tickets, axis=1, kind="stable")[:, :order]], axis=1)
         chosen = list(dict.fromkeys(map(tuple, drawn.tolist())))
     small = [s for s in chosen if math.prod(int(sizes[j]) for j in s) <= MOST_CELLS]
-    return small[:most]
+    return [s for s in small if view is None or _of_each_row(s, view)][:most]
+
+
+def _of_each_row(members: Set, view: View) -> bool:
+    width, own = view.database.width, len(view.database.child(view.child).columns)
+    one, other = ([(j - width) % own for j in members if (j - width) // own == row] for row in (0, 1))
+    return bool(one) and (view.slots == 1 or (bool(other) and (view.chained or one <= other)))
+
+
+def tables_over(domain: Domain, view: View | None, sets: Sequence[Set]) -> Tables | ViewTables:
+    return Tables(domain, tuple(sets)) if view is None else ViewTables(view, tuple(sets))
+
+
+def errors_of(view: View | None, released: Records, first: int, number: int) -> Errors:
+    """The mean error of so many tables."""
+    if view is None:
+        return Errors(first, number)
+    return Errors(first, number, whole=WHOLE, mass=view.mass(released))
 
 
 @dataclass(frozen=True, eq=False)
@@ -180,10 +233,32 @@ class Asked:
     `places` says which number each criterion is about; None where the tables that it is about are too large.
     """
 
-    tables: Tables
+    tables: Tables | Together
+    about: tuple[tuple[View | None, Set], ...]  # what each table is about
     parts: tuple[Errors, ...]
     means: int
     places: tuple[int | None, ...] = ()
+
+    @staticmethod
+    def of(
+        domain: Domain,
+        about: Sequence[tuple[View | None, Set]],
+        parts: Sequence[Errors],
+        means: int,
+        places: Sequence[int | None] = (),
+    ) -> Asked:
+        found = [
+            tables_over(domain, view, [members for _, members in some])
+            for view, some in groupby(about, key=lambda each: each[0])
+        ]
+        alone = len(found) == 1 and isinstance(found[0], Tables)
+        tables = found[0] if alone else Together(tuple(found))
+        return Asked(tables, tuple(about), tuple(parts), means, tuple(places))  # type: ignore[arg-type]
+
+    def what(self, part: Errors) -> tuple[str, int]:
+        """What tables are about, and how many attributes they have."""
+        view, members = self.about[part.first]
+        return "" if view is None else view.words, len(members)
 
     def statistic(self, rows: Records, total: float) -> SummedMisfits:
         expected = np.rint(self.tables.counts(rows) * (FINE * total / rows.rows)).astype(np.int64)
@@ -191,7 +266,7 @@ class Asked:
 
     def shares(self, numbers: Integers | Fractions, total: float) -> Fractions:
         """The numbers as shares of the records."""
-        reaches = np.array([part.reach for part in self.parts], np.float64)
+        reaches = np.array([part.reach * part.mass for part in self.parts], np.float64)
         shares: Fractions = numbers / (reaches * total)
         return shares
 
@@ -210,14 +285,18 @@ class Asked:
 
 def asked(task: Task, released: Records, seed: int) -> Asked:
     """The tables of the orders that there are, by public chance, and the mean error of each."""
-    sets: list[Set] = []
+    about: list[tuple[View | None, Set]] = []
     stream, parts = Stream(seed), []
-    for order in range(1, min(ORDERS, len(varied(task.workload))) + 1):
-        drawn = tables_drawn(task, released, order, stream)
-        if drawn:
-            parts.append(Errors(len(sets), len(drawn)))
-            sets += drawn
-    return Asked(Tables(task.domain, tuple(sets)), tuple(parts), len(parts))
+    wanted: list[tuple[View | None, int]] = [
+        (None, order) for order in range(1, min(ORDERS, len(varied(task.workload))) + 1)
+    ]
+    wanted += [(as_released(view, released), OF_VIEWS) for view in hanging(task.domain)]
+    for view, order in wanted:
+        drawn = tables_drawn(task, released, order, stream, view)
+        if drawn and (view is None or view.mass(released)):
+            parts.append(errors_of(view, released, len(about), len(drawn)))
+            about += [(view, members) for members in drawn]
+    return Asked.of(task.domain, about, parts, len(parts))
 
 
 @dataclass(frozen=True, eq=False)
@@ -244,14 +323,13 @@ class Check:
         return self.reserved.portion.noise.deviation * self.units
 
     @property
-    def order_of(self) -> list[int]:
-        """How many attributes the tables of each mean have; the means come first."""
-        sets = self.asked.tables.sets
-        return [len(sets[part.first]) for part in self.asked.parts[: self.asked.means]]
+    def order_of(self) -> list[tuple[str, int]]:
+        """What the tables of each mean are about, and how many attributes they have; the means come first."""
+        return [self.asked.what(part) for part in self.asked.parts[: self.asked.means]]
 
     def measured(self) -> Measured:
         """As the release keeps it, in records."""
-        words = ", ".join(f"{n}" for n in self.order_of)
+        words = ", ".join(f"{n} of {of}" if of else f"{n}" for of, n in self.order_of)
         rows = self.reserved.task.rows
         means = self.asked.means
         variance = float((self.deviations[:means] * rows).max()) ** 2
@@ -268,18 +346,18 @@ def measured_check(
     return Check(reserved, wanted, wanted.shares(noisy / portion_of.times, total))
 
 
-def scales_of(check: Check, curves: ErrorCurves, replicas: Sequence[Replica]) -> dict[int, float]:
+def scales_of(check: Check, curves: ErrorCurves, replicas: Sequence[Replica]) -> dict[tuple[str, int], float]:
     """By what bars of questions about so many attributes are multiplied: λ + ½ sd."""
     if not replicas or not curves.curves:
         return {}
     seen = check.asked.of_replicas(replicas)
     ratios, variances, orders = [], [], []
-    for place, order in enumerate(check.order_of):
+    for place, (of, order) in enumerate(check.order_of):
         part = curves.part(order)
         usual = part * float(seen[:, place].mean())
         if order < 2 or usual <= 0:
             continue
-        orders.append(order)
+        orders.append((of, order))
         ratios.append(max(0.0, float(check.shares[place])) / usual)
         own = float(seen[:, place].var(ddof=1)) * part**2 / len(replicas)
         variances.append((float(check.deviations[place]) ** 2 + own) / usual**2)
@@ -312,14 +390,16 @@ def pooled(ratios: Fractions, variances: Fractions) -> list[float]:
     return [max(LEAST_SCALE, each) for each in wide.tolist()]
 
 
-def certified(check: Check | Unchecked, scales: Mapping[int, float], share: float) -> dict[str, Any]:
+def certified(
+    check: Check | Unchecked, scales: Mapping[tuple[str, int], float], share: float
+) -> dict[str, Any]:
     if isinstance(check, Unchecked):
         return {"share": 0.0, "why_not": check.why, "orders": []}
     keys, orders = ("attributes", "tables", "error", "bar", "scale"), []
     found = zip(check.order_of, check.asked.parts, check.shares, check.bars, strict=False)
-    for order, part, error, bar in found:
-        said = (order, part.number, max(0.0, float(error)), float(bar), scales.get(order))
-        orders.append(dict(zip(keys, said, strict=True)))
+    for (of, order), part, error, bar in found:
+        said = (order, part.number, max(0.0, float(error)), float(bar), scales.get((of, order)))
+        orders.append(dict(zip(keys, said, strict=True)) | ({"of": of} if of else {}))
     return {"share": share, "why_not": None, "orders": orders}
 
 

@@ -192,7 +192,8 @@ def release(
     measured = outcome.measured
     if isinstance(seen, Check):
         scales = scales_of(seen, predicted.curves, replicas)
-        predicted = replace(predicted, curves=predicted.curves.scaled(scales))
+        of_units = {order: scale for (of, order), scale in scales.items() if not of}
+        predicted = replace(predicted, curves=predicted.curves.scaled(of_units))
         measured = (*measured, seen.measured())
     accepted = checking.accepted(seen)
     whole = known.rows if meeting is None else meeting.number

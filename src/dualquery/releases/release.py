@@ -16,7 +16,7 @@ from dualquery.errors import DualQueryError, QueryError
 from dualquery.fitting.measured import Measured
 from dualquery.fitting.prior import Trust
 from dualquery.mechanisms.artefact import Artefact, SyntheticRecords, SyntheticUnits
-from dualquery.mechanisms.error_bars import LEVEL, Replica, bar_from_mean, narrowest
+from dualquery.mechanisms.error_bars import LEVEL, ErrorCurves, Replica, bar_from_mean, narrowest
 from dualquery.mechanisms.floors import floors, hanging_more
 from dualquery.queries.families import groups_of
 from dualquery.queries.group import NONE, Group
@@ -87,6 +87,7 @@ class Release:
     artefact: Artefact
     replicas: tuple[Replica, ...] = ()
     measured: tuple[Measured, ...] = ()  # with noise, in records (`fitting.measured`)
+    about: str = ""  # the table of a database whose rows these are (`of`)
 
     @property
     def records(self) -> Records | None:
@@ -135,7 +136,12 @@ class Release:
             replicas = tuple(each.joined(table) for each in self.replicas)
             rows = SyntheticRecords(units.joined(table))
             self._of_tables[table] = replace(
-                self, domain=rows.records.domain, artefact=rows, replicas=replicas, measured=()
+                self,
+                domain=rows.records.domain,
+                artefact=rows,
+                replicas=replicas,
+                measured=(),
+                about=table,
             )
         return self._of_tables[table]
 
@@ -336,10 +342,34 @@ class Release:
         least: Fractions,
     ) -> Fractions:
         """Bars of questions about so many attributes, from their errors in the replicas."""
-        widths = self.certificate.predicted_error.curves.bars(values, orders, errors, alone)
+        widths = self._curves.bars(values, orders, errors, alone)
+        if alone.any():
+            widths = np.where(alone, self._scale_of_hanging * widths, widths)
         fewest = narrowest(self.certificate["records"]["rows"], self.artefact.rows or 1)
         bars: Fractions = np.maximum(fewest, np.maximum(np.hypot(widths, more), least))
         return bars
+
+    @cached_property
+    def _curves(self) -> ErrorCurves:
+        """Those of units; where it is asked about rows of a table, as many times as wide as their own check says."""
+        curves, own = self.certificate.predicted_error.curves, self._scales(self.about)
+        if not self.about or not own:
+            return curves
+        of_units = self._scales("")
+        return curves.scaled({order: own[2] / of_units.get(order, 1.0) for order in of_units or own})
+
+    @property
+    def _scale_of_hanging(self) -> float:
+        """The largest of rows and of pairs of rows; 1 at least: any, all and count are no tables of these."""
+        orders = (self.certificate.get("check") or {}).get("orders", ())
+        return max([1.0, *(each["scale"] or 1.0 for each in orders if "of" in each)])
+
+    def _scales(self, of: str) -> dict[int, float]:
+        """By what a check multiplied bars of questions about so many attributes of units, or of these rows."""
+        found = (self.certificate.get("check") or {}).get("orders", ())
+        return {
+            each["attributes"]: each["scale"] for each in found if each.get("of", "") == of and each["scale"]
+        }
 
     @property
     def columns(self) -> list[str]:

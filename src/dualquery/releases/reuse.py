@@ -37,7 +37,7 @@ from dualquery.table.schema import Schema
 GivenDraft = Draft | Mapping[str, Any] | str | os.PathLike[str]
 Entry = dict[str, Any]  # of the certificate
 NEAR = 1e-9  # of an edge, by which two writings of it may differ
-NEEDED = {"table", "epsilon", "neighbours", "private", "book", "measured"}
+NEEDED = {"table", "epsilon", "delta", "neighbours", "private", "book", "measured"}
 
 
 def earlier_of(
@@ -69,7 +69,7 @@ def earlier_of(
         if (found := _told(int(attribute), column, draft["measured"].get(column.name))) is not None
     ]
     names = [schema.domain.name(each.what.attribute) for each in told]
-    return tuple(told), {"epsilon": draft["epsilon"], "seal": draft["seal"], "attributes": names}
+    return tuple(told), {**{key: draft[key] for key in ("epsilon", "delta", "seal")}, "attributes": names}
 
 
 def refuse_another_table(given: GivenDraft, table: Any) -> None:

@@ -270,7 +270,7 @@ def _found(certificate: Certificate) -> str:
 def _draft(entry: Mapping[str, Any]) -> str:
     """What was measured before, and is used again."""
     return (
-        f"What the private draft of ε = {entry['epsilon']:g} counted of "
+        f"What the private draft of ε = {entry['epsilon']:g}, δ = {number(entry['delta'])} counted of "
         f"{counted(len(entry['attributes']), 'attribute')}: it was paid for when it was made, apart from this "
         "release, and is used here once more."
     )
@@ -336,7 +336,8 @@ def check(certificate: Certificate) -> list[str]:
     if found["why_not"] is not None:
         return [f"Could not be checked: {found['why_not']}."]
     said = [
-        f"tables of {_ATTRIBUTES[each['attributes']]} {with_bar(each['error'], each['bar'])}"
+        " of ".join(["tables", _ATTRIBUTES[each["attributes"]], *([each["of"]] if "of" in each else [])])
+        + f" {with_bar(each['error'], each['bar'])}"
         for each in found["orders"]
     ]
     return [

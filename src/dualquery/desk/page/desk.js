@@ -70,15 +70,16 @@ async function choose(name, named = null) {
   close("schema", "questions", "budget", "ledger", "release", "result");
   at("draft-job").replaceChildren();
   at("check-job").replaceChildren();
-  const { there } = await post("/v1/there", { table: name });
-  if (!there) await run(at("draft-job"), "/v1/draft", { table: name, named });
-  await load(name);
+  const { there } = await post("/v1/there", theTable());
+  if (!there) await run(at("draft-job"), "/v1/draft", theTable());
+  await load(theTable());
   at("check-command").textContent = "";
   open("schema");
   if (!schema.draft) await ready();
 }
 
-const namedAfter = () => state.table.replace(/^.*\//, "").replace(/\..*$/, "");
+const theTable = () => ({ table: state.table, ...(state.named ? { named: state.named } : {}) });
+const namedAfter = () => (state.named ?? state.table).replace(/^.*\//, "").replace(/\..*$/, "");
 
 // 2. The schema is saved, and compared with the table.
 async function saved() {
@@ -87,7 +88,7 @@ async function saved() {
     close("questions", "budget", "ledger", "release");
     throw new Error("Saved. Some columns are undecided still: mark what is public, or leave them out.");
   }
-  await run(at("check-job"), "/v1/check", { table: state.table, named: state.named });
+  await run(at("check-job"), "/v1/check", theTable());
   at("check-job").append(make("p", { class: "good" }, "The schema is saved, and the table fits it."));
   await ready();
 }
@@ -112,7 +113,7 @@ async function found() {
     await run(at("private-job"), "/v1/private", toFind());
   } finally {
     await spent();
-    await load(state.table);
+    await load(theTable());
   }
   at("private-job").append(make("p", { class: "good" }, "Found, and public as it stands. Look at it, and save it."));
 }
@@ -164,8 +165,7 @@ function wanted() {
   const delta = number("delta");
   const persons = at("neighbours").value.startsWith("person");
   return {
-    table: state.table,
-    ...(state.named ? { named: state.named } : {}),
+    ...theTable(),
     queries: specs(),
     epsilon: number("epsilon") ?? 1,
     ...(delta === null ? {} : { delta }),
@@ -230,7 +230,7 @@ function soon(work) {
 
 // 5. The ledger.
 async function spent() {
-  const { books, command } = await post("/v1/spent", { table: state.table });
+  const { books, command } = await post("/v1/spent", theTable());
   const book = books[0] ?? null;
   state.book = book;
   at("ledger-form").hidden = Boolean(book);
@@ -305,7 +305,7 @@ const VERDICTS = { pass: "good", fail: "bad", "cannot tell": "soft" };
 function shown(job) {
   const found = JSON.parse(job.output);
   const name = found.folder;
-  const measured = (found.check?.orders ?? []).map((each) => `tables of ${each.attributes === 1 ? "one column" : `${each.attributes} columns`}: ${percent(each.error)} ± ${Number((100 * each.bar).toPrecision(1))} points, summed over the cells`);
+  const measured = (found.check?.orders ?? []).map((each) => `tables of ${each.attributes === 1 ? "one column" : `${each.attributes} columns`}${each.of ? ` of ${each.of}` : ""}: ${percent(each.error)} ± ${Number((100 * each.bar).toPrecision(1))} points, summed over the cells`);
   const files = (state.desk.releases.find((each) => each.name === name)?.files ?? []).map((file) => link(file, doing(() => keep(name, file))));
   at("result").replaceChildren(
     facts([
@@ -370,7 +370,7 @@ at("budget-step").addEventListener("input", (event) => {
 at("release-step").addEventListener("input", () => soon(mark));
 at("ledger-form").addEventListener("submit", doing(async () => {
   const { neighbours, records_per_person } = wanted();
-  const asks = { table: state.table, dataset: at("dataset").value.trim(), epsilon: number("cap"), delta: number("cap-delta"), neighbours, ...(records_per_person ? { records_per_person } : {}) };
+  const asks = { ...theTable(), dataset: at("dataset").value.trim(), epsilon: number("cap"), delta: number("cap-delta"), neighbours, ...(records_per_person ? { records_per_person } : {}) };
   await run(at("ledger-job"), "/v1/ledger", asks);
   await spent();
   await foreseen();

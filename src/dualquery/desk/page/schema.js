@@ -6,7 +6,7 @@ import { at } from "./steps.js";
 import { make } from "./views.js";
 
 const PAGE = 100;
-export const schema = { table: "", digest: "", columns: [], units: [], unit: null, page: 0, draft: true, certificate: false };
+export const schema = { asked: {}, digest: "", columns: [], units: [], unit: null, page: 0, draft: true, certificate: false };
 
 const KINDS = {
   values: (each) => `${plural(each.values.length, "value", "values")}${each.ordered ? ", in order" : ""}`,
@@ -16,12 +16,12 @@ const KINDS = {
   items: (each) => plural(each.count, "item", "items"),
 };
 
-export async function load(table) {
-  take(table, await post("/v1/columns", { table }));
+export async function load(asked) {
+  take(asked, await post("/v1/columns", asked));
 }
 
-function take(table, found) {
-  Object.assign(schema, { table, digest: found.digest, draft: found.draft, certificate: found.certificate, units: found.units, unit: found.unit, page: 0 });
+function take(asked, found) {
+  Object.assign(schema, { asked, digest: found.digest, draft: found.draft, certificate: found.certificate, units: found.units, unit: found.unit, page: 0 });
   schema.columns = found.columns.map((each) => ({ ...each, use: true, kept: new Set(each.values ?? []), other: Boolean(each.other) }));
   at("left-out").replaceChildren(...leftOut(found.left_out));
   at("units").replaceChildren(...units());
@@ -45,7 +45,7 @@ export async function save() {
     ...(each.kind === "dates" ? { first: each.first, last: each.last } : {}),
     ...("missing" in each ? { missing: each.missing } : {}),
   }));
-  take(schema.table, await post("/v1/schema", { table: schema.table, digest: schema.digest, columns, about, unit: schema.unit }));
+  take(schema.asked, await post("/v1/schema", { ...schema.asked, digest: schema.digest, columns, about, unit: schema.unit }));
 }
 
 export function allPublic() {
