@@ -26,13 +26,12 @@ from typing import Any
 import numpy as np
 
 import dualquery
-from dualquery.card import card, kernels, name, on_card
 from dualquery.counting.cuda import Cuda, join
 from dualquery.fitting import cuda as on_the_card
 from dualquery.fitting.cpu import COMPILED
 from dualquery.fitting.cuda import CudaFitter
 from dualquery.fitting.fitter import Targets, fitting_with
-from dualquery.loops import cores
+from dualquery.loops import card, cores, kernels, name, on_card
 from dualquery.queries.conjunctions import Conjunctions
 from dualquery.queries.random_families import random_literals
 from dualquery.queries.tables import Tables

@@ -9,10 +9,10 @@ from threading import local
 
 import pytest
 
-import dualquery.card
 import dualquery.counting.cuda
 import dualquery.fitting.cuda
-from dualquery.card import CardError, kernels
+import dualquery.loops
+from dualquery.loops import CardError, kernels
 from tests.card.emulator import emulated
 
 
@@ -28,7 +28,7 @@ def any_card(
 ) -> Iterator[None]:
     if request.param == "real":
         try:
-            dualquery.card.card()
+            dualquery.loops.card()
         except CardError as problem:
             pytest.skip(str(problem))
         yield
@@ -36,9 +36,9 @@ def any_card(
     if shutil.which("g++") is None:
         pytest.skip("no compiler for the emulator")
     fake = emulated(compiled)
-    for module in (dualquery.card, dualquery.counting.cuda, dualquery.fitting.cuda):
+    for module in (dualquery.loops, dualquery.counting.cuda, dualquery.fitting.cuda):
         monkeypatch.setattr(module, "card", lambda: fake)
-    monkeypatch.setattr(dualquery.card, "_MINE", local())
+    monkeypatch.setattr(dualquery.loops, "_MINE", local())
     kernels.cache_clear()
     yield
     kernels.cache_clear()

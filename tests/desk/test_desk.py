@@ -20,13 +20,15 @@ from dualquery.desk import bound, columns, commands, shown_by_browser
 from dualquery.desk.columns import Edited, EditedSchema
 from dualquery.desk.commands import (
     ACCEPT,
+    DeskJob,
+    Jobs,
     Released,
     WantedDraft,
     WantedLedger,
     WantedPrivateDraft,
     WantedTable,
+    written,
 )
-from dualquery.desk.jobs import DeskJob, Jobs, written
 from dualquery.errors import DualQueryError, SchemaError
 from dualquery.releases.certificate import Certificate
 from dualquery.releases.seal import sealed

@@ -42,12 +42,11 @@ from dualquery.privacy.accounting import after_all, opened
 from dualquery.privacy.budget import decimal
 from dualquery.privacy.curator import Curator
 from dualquery.releases import draft_columns
-from dualquery.releases.draft_columns import MISSED, Looks
+from dualquery.releases.draft_columns import FORMS, MISSED, Looks
 from dualquery.releases.seal import canonical
 from dualquery.table.binning import Tree
 from dualquery.table.draft import certificate_beside
 from dualquery.table.schema import MARK, parse_schema
-from dualquery.table.written import FORMS
 
 pytestmark = pytest.mark.usefixtures("few_rows")
 

@@ -83,12 +83,12 @@ from dualquery.queries.tables import Tables
 from dualquery.queries.views import Tallies, View, ViewTables
 from dualquery.queries.workload import Workload
 from dualquery.randomness import Entropy, SeededEntropy
+from dualquery.releases.draft_columns import FORMS, forms_of
 from dualquery.table.database import Linked, database_of
 from dualquery.table.domain import Categorical, Domain
 from dualquery.table.graph import codes_table, graph_of
 from dualquery.table.points import GRID, STEPS, points_of
 from dualquery.table.units import units_of
-from dualquery.table.written import FORMS, forms_of
 from dualquery.types import Integers, Reals, Words, first_whole
 
 BLOCK = 20_000  # copies of one call

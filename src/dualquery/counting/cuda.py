@@ -21,7 +21,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from dualquery.card import CardError, card, free_bytes, kernels, on_card
+from dualquery.loops import CardError, card, free_bytes, kernels, on_card
 from dualquery.queries.conjunctions import Conjunctions, Parities, used_literals
 from dualquery.queries.group import NONE, Predicates, padded
 from dualquery.queries.statistics import Countable

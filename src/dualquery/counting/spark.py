@@ -39,8 +39,7 @@ from dualquery.table.database import Database
 from dualquery.table.domain import Domain
 from dualquery.table.encoding import bin_of, by_person, encode, wanted_columns
 from dualquery.table.reading import read_table
-from dualquery.table.reading.arrow import PARQUET_FILES
-from dualquery.table.reading.source import WantedColumns, choose, kind_of, reading
+from dualquery.table.reading.source import PARQUET_FILES, WantedColumns, choose, kind_of, reading
 from dualquery.table.records import Records
 from dualquery.table.schema import Schema
 from dualquery.table.units import Members, Units, tables_of, units_of, wanted_of

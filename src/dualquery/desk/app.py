@@ -26,8 +26,7 @@ from starlette.exceptions import HTTPException
 
 from dualquery import __version__
 from dualquery.desk import columns, commands
-from dualquery.desk.commands import Name, Strict
-from dualquery.desk.jobs import Jobs, curve_of, written
+from dualquery.desk.commands import Jobs, Name, Strict, curve_of, written
 from dualquery.errors import DualQueryError
 from dualquery.releases.folder import REPORT, read_certificate
 from dualquery.releases.seal import CERTIFICATE

@@ -24,13 +24,12 @@ from enum import Enum
 from numbers import Integral, Real
 from typing import Any, TypeVar, cast
 
-from dualquery.card import CardError
 from dualquery.counting.counter import counting_with
 from dualquery.counting.cuda import Cuda
 from dualquery.errors import BudgetError, DualQueryError, QueryError, SchemaError
 from dualquery.fitting.cuda import CudaFitter
 from dualquery.fitting.fitter import fitting_with, usual_fitter
-from dualquery.loops import limited
+from dualquery.loops import CardError, limited
 from dualquery.mechanisms import wishes
 from dualquery.privacy.budget import Budget, default_delta
 from dualquery.queries.families import from_spec, from_texts, names_family

@@ -44,7 +44,16 @@ from dualquery.releases.arguments import (
     checked_seed,
     schema_from,
 )
-from dualquery.releases.draft_columns import Looks, Reading
+from dualquery.releases.draft_columns import (
+    DATES,
+    FORMS,
+    NUMBERS,
+    Looks,
+    Reading,
+    forms_of,
+    sorted_by,
+    texts_table,
+)
 from dualquery.releases.seal import canonical
 from dualquery.table.binning import LEVELS, OPENS_OCTAVE, Tree, number_of_bins
 from dualquery.table.domain import Column, Domain
@@ -53,7 +62,6 @@ from dualquery.table.drafting import LeftOut
 from dualquery.table.reading import AnyTable, describe, read_table
 from dualquery.table.reading.source import WantedColumns, is_path, known_encoding
 from dualquery.table.schema import Schema, protected
-from dualquery.table.written import DATES, FORMS, NUMBERS, forms_of, sorted_by, texts_table
 from dualquery.types import Progress, Reals, silent
 
 FORMS_SHARE, DISTINCT_SHARE = Fraction(8, 100), Fraction(2, 100)

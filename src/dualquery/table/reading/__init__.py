@@ -32,11 +32,13 @@ import pyarrow as pa
 
 from dualquery.errors import DataError
 from dualquery.registry import Registry
-from dualquery.table.reading.arrow import ARROW, FRAME, PARQUET
 from dualquery.table.reading.delimited import TEXT, TRANSACTIONS
 from dualquery.table.reading.mixed import BOOK, JSON
 from dualquery.table.reading.postgresql import DATABASE, PostgresTable
 from dualquery.table.reading.source import (
+    ARROW,
+    FRAME,
+    PARQUET,
     Source,
     WantedColumns,
     in_parts,
