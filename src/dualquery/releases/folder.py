@@ -195,11 +195,10 @@ def save(
                 write_csv(each, aside / name)
         certificate = release.certificate.with_files(digests(aside))
         if registry:
-            from dualquery.releases.registry import facts_text
-            from dualquery.releases.registry import page as register_page
+            from dualquery.releases.registry import facts_text, page
 
             (aside / "registry.json").write_text(facts_text(certificate), encoding="utf-8")
-            (aside / "registry.html").write_text(register_page(certificate), encoding="utf-8")
+            (aside / "registry.html").write_text(page(certificate), encoding="utf-8")
         # The page shows the certificate as it is now; its own digest and the seal come afterwards.
         (aside / REPORT).write_text(report_html(release, certificate), encoding="utf-8")
         certificate = sealed(certificate.with_files(digests(aside)), key)
