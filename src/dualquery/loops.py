@@ -8,17 +8,17 @@ none is started for work that is not there.
 What a part is never depends on the number of threads where the sum of parts would: the same seed gives the same bytes
 on any number of them.
 
-Loops that numba compiles, and numba itself only when the first of them is called.
+*Loops that numba compiles*, and numba itself only when the first of them is called.
 
     from dualquery.loops import njit
 
-is used as numba's own. Loops let go of the interpreter, and whoever calls them shares their work out (`loops`): those
+is used as numba's own. Loops let go of the interpreter, and whoever calls them shares their work out: those
 that numba itself runs on several threads (`parallel`) must not be called from two at once, and take very long to
 compile. Importing numba takes longer than a question takes to answer, so nothing of it is loaded before a loop runs:
 what stands under a loop's name is a promise, which is kept on the first call. A loop finds its helpers by name in its
 module, where numba must see the real ones: there they take the promise's place.
 
-The graphics card, where there is one and cupy (extra `cuda`) can use it: found once and tried out, or why not.
+*The graphics card*, where there is one and cupy (extra `cuda`) can use it: found once and tried out, or why not.
 
 Kernels are CUDA C++, compiled when they are first asked for. What goes wrong on a card (too little memory, a driver
 that gives up) is a `CardError`, whose one sentence says what to do; whoever asked then works on the processor.

@@ -8,9 +8,9 @@ brute force over all neighbours by tests/privacy/test_statistics.py; a class tha
 What is counted and is no query: texts as they are written, numbers inside their bins, edges between vertices.
 
 *Texts*: how many fall into each class of a public sorting, how many differ. Where no schema says yet what a column
-holds, its records are the texts of its cells (`releases.draft_columns`): a column whose values are those that occur, so
-that this domain is as private as the table and stays with the curator. What is public is the question: a function that
-sorts any text at all, looking at nothing else.
+holds, its records are the texts of its cells (`releases.draft_columns`): a column whose values are those that
+occur, so that this domain is as private as the table and stays with the curator. What is public is the question: a
+function that sorts any text at all, looking at nothing else.
 
 *Places* (`table.records`), the statistic behind means. Of each column and each of its bins, Σ (place − HALF) over the
 records of the bin: in units of 2·HALF a bin's width, Σ ((x − low)/width − ½). A record lies in one bin of a column,
