@@ -1,8 +1,8 @@
 """What each button of the desk asks for, the command that it is, and what it says while it runs beside the desk.
 
 Two windows may ask for the same: a request has a key, and a key that was seen before is the job that it began. While
-one command runs no other begins, so that two windows cannot charge one wish twice. The curve of ε against the error that a release would have
-is of plans, which need no data but the public number of records.
+one command runs no other begins, so that two windows cannot charge one wish twice. The curve of ε against the error
+that a release would have is of plans, which need no data but the public number of records.
 """
 
 from __future__ import annotations
