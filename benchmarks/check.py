@@ -22,7 +22,7 @@ from typing import Any
 import numpy as np
 
 from benchmarks.harness import records_of
-from dualquery.counting.counter import MemoryCounter
+from dualquery.counting import MemoryCounter
 from dualquery.example import SCHEMA, survey
 from dualquery.mechanisms.mechanism import Task
 from dualquery.privacy.budget import Accounting, Budget, Neighbours

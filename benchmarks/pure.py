@@ -20,9 +20,9 @@ import numpy as np
 from pyarrow import csv
 
 from benchmarks.harness import Figure, data_folder, records_of, show
-from dualquery.counting.counter import MemoryCounter
+from dualquery.counting import MemoryCounter
 from dualquery.mechanisms.mechanism import Task
-from dualquery.mechanisms.projection.game import PROJECTION
+from dualquery.mechanisms.projection import PROJECTION
 from dualquery.privacy.budget import Accounting, Budget, Neighbours
 from dualquery.privacy.curator import Curator
 from dualquery.privacy.ledger import Ledger

@@ -18,10 +18,10 @@ from statistics import fmean
 import numpy as np
 
 from benchmarks.harness import Figure, in_fresh_process, records_of, show
-from dualquery.counting.counter import MemoryCounter
+from dualquery.counting import MemoryCounter
 from dualquery.example import SCHEMA, survey
 from dualquery.mechanisms.mechanism import Task
-from dualquery.mechanisms.projection.game import PROJECTION
+from dualquery.mechanisms.projection import PROJECTION
 from dualquery.privacy.budget import Accounting, Budget, Neighbours
 from dualquery.privacy.curator import Curator
 from dualquery.privacy.ledger import Ledger

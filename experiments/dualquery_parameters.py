@@ -17,8 +17,8 @@ from matplotlib.lines import Line2D
 from matplotlib.patches import Rectangle
 from numpy.typing import NDArray
 
-from dualquery.counting.counter import MemoryCounter
-from dualquery.mechanisms.dual_query.game import DUAL_QUERY, dual_query, search_oracle
+from dualquery.counting import MemoryCounter
+from dualquery.mechanisms.dual_query import DUAL_QUERY, dual_query, search_oracle
 from dualquery.mechanisms.dual_query.parameters import Free, from_budget, rate_of, uniform, zeros
 from dualquery.mechanisms.mechanism import Task
 from dualquery.mechanisms.wishes import DualQueryWishes

@@ -19,7 +19,7 @@ import numpy as np
 from matplotlib.figure import Figure
 from numpy.typing import NDArray
 
-from dualquery.counting.counter import MemoryCounter
+from dualquery.counting import MemoryCounter
 from dualquery.mechanisms.linked import LINKED
 from dualquery.mechanisms.mechanism import Task
 from dualquery.privacy.budget import Accounting, Budget, Neighbours, PersonAddRemove

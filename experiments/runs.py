@@ -15,7 +15,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from dualquery.counting.counter import MemoryCounter
+from dualquery.counting import MemoryCounter
 from dualquery.mechanisms.artefact import SyntheticRecords
 from dualquery.mechanisms.dual_query.parameters import (
     Learning,

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from fractions import Fraction
 
-from dualquery.counting.counter import MemoryCounter
+from dualquery.counting import MemoryCounter
 from dualquery.mechanisms.dual_query.parameters import NO_SLACK, Learning, pays_for
 from dualquery.privacy.budget import Accounting, Budget, Neighbours
 from dualquery.privacy.curator import Curator

@@ -550,7 +550,7 @@ _FUTURE = "from __future__ import annotations\n"
 _CURATOR = _FUTURE + "\nfrom dualquery.privacy.curator import Curator  # noqa: F401\n"
 
 WALLS = [
-    Mutant("a data player meets the curator", "game/play.py", _FUTURE, _CURATOR, (IMPORTS,)),
+    Mutant("a data player meets the curator", "game/__init__.py", _FUTURE, _CURATOR, (IMPORTS,)),
     Mutant("a distribution meets the curator", "beliefs/multiplicative_weights.py", _FUTURE, _CURATOR,
            (IMPORTS,)),
 ]  # fmt: skip

@@ -33,7 +33,7 @@ if TYPE_CHECKING:  # every public name and its home, for whoever checks types an
         SchemaError as SchemaError,
     )
     from dualquery.example import Example as Example
-    from dualquery.kinds.kind import Kind as Kind, Stored as Stored
+    from dualquery.kinds import Kind as Kind, Stored as Stored
     from dualquery.mechanisms.artefact import (
         Artefact as Artefact, BareAnswers as BareAnswers, SyntheticRecords as SyntheticRecords,
     )
@@ -96,7 +96,7 @@ __all__ = ["__version__", *sorted(_HOMES)]
 
 # The kinds of tables, which modules look up that stand below them.
 KINDS.homes.update(
-    records="dualquery.kinds.kind:RECORDS",
+    records="dualquery.kinds:RECORDS",
     graph="dualquery.kinds.special:GRAPH",
     points="dualquery.kinds.special:POINTS",
     codes="dualquery.kinds.special:CODES",

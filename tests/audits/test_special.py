@@ -6,7 +6,7 @@ from fractions import Fraction
 
 import pytest
 
-from dualquery.audits.audit import all_cases, audit
+from dualquery.audits import all_cases, audit
 from dualquery.audits.case import Case, Verdict
 from dualquery.mechanisms.wishes import MECHANISMS
 from dualquery.privacy.budget import Neighbours, Sensitivity

@@ -14,13 +14,13 @@ import numpy as np
 import pyarrow as pa
 import pytest
 
-from dualquery.audits import audit as auditing
+from dualquery import audits as auditing
 from dualquery.audits import curator, releases
 from dualquery.audits.case import ALONE, BITS, DUPLICATES, REPLACED, Case, Claim, Pair, Sampled, Sampler
 from dualquery.audits.curator import exact_hazard, exact_selection
 from dualquery.counting import opening
 from dualquery.errors import BudgetError
-from dualquery.mechanisms.dual_query import game as dual_query_game
+from dualquery.mechanisms import dual_query as dual_query_game
 from dualquery.mechanisms.wishes import MECHANISMS
 from dualquery.privacy.budget import Accounting, Neighbours
 from dualquery.privacy.curator import Curator

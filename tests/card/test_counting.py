@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 import dualquery.counting.cuda as engine
-from dualquery.counting.counter import CPU, counted_by
+from dualquery.counting import CPU, counted_by
 from dualquery.counting.cuda import Cuda, counted_here, tile_for
 from dualquery.queries.conjunctions import Conjunctions, Parities
 from dualquery.queries.random_families import random_literals

@@ -9,7 +9,7 @@ import pyarrow.parquet
 import pytest
 
 import dualquery
-from dualquery.counting.counter import Counter, MemoryCounter, SpilledCounter
+from dualquery.counting import Counter, MemoryCounter, SpilledCounter
 from dualquery.counting.opening import ColumnCounter, on_disk
 from dualquery.errors import DualQueryError
 from dualquery.privacy.budget import Accounting, Budget, Neighbours

@@ -15,7 +15,7 @@ import pyarrow.parquet
 import pytest
 
 from dualquery.cli import run
-from dualquery.counting.counter import MemoryCounter, is_spark_frame
+from dualquery.counting import MemoryCounter, is_spark_frame
 from dualquery.counting.opening import open_counter
 from dualquery.counting.spark import SparkCounter
 from dualquery.errors import DataError, DualQueryError

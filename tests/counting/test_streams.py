@@ -12,7 +12,7 @@ import pyarrow.csv
 import pyarrow.parquet
 import pytest
 
-from dualquery.counting.counter import MemoryCounter, SpilledCounter
+from dualquery.counting import MemoryCounter, SpilledCounter
 from dualquery.counting.opening import block_rows, open_counter
 from dualquery.errors import DataError
 from dualquery.privacy.budget import Accounting, Budget, Neighbours

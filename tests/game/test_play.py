@@ -9,8 +9,8 @@ from itertools import islice
 import numpy as np
 import pytest
 
-from dualquery.counting.counter import MemoryCounter
-from dualquery.game.play import (
+from dualquery.counting import MemoryCounter
+from dualquery.game import (
     BestResponseDataPlayer,
     Challenge,
     LearningDataPlayer,

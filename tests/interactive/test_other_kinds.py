@@ -12,11 +12,10 @@ import pytest
 
 import dualquery
 from dualquery import Budget, BudgetError, DualQueryError, Online, QueryError, Release
-from dualquery.interactive import opening
+from dualquery.interactive import Answered, Fired, MemoryJournal, Prepaid, Serving, opening
 from dualquery.interactive.answers import Badge
-from dualquery.interactive.journal import Answered, Fired, MemoryJournal, Prepaid, Serving
 from dualquery.interactive.opening import first_release
-from dualquery.kinds.kind import kind_named
+from dualquery.kinds import kind_named
 from dualquery.queries.families import from_texts
 from dualquery.queries.group import NotProducts
 from dualquery.queries.question import QuestionReader

@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 from dualquery.errors import BudgetError, QueryError
-from dualquery.game.play import Heard, TableQuery
+from dualquery.game import Heard, TableQuery
 from dualquery.mechanisms.artefact import BareAnswers, SyntheticRecords
 from dualquery.mechanisms.baselines import (
     HADAMARD,

@@ -15,7 +15,7 @@ from dualquery.fitting.measured import MeasuredTables
 from dualquery.fitting.public_rows import PublicRows
 from dualquery.fitting.shrink import points, shrunk
 from dualquery.mechanisms.mechanism import Task, shown
-from dualquery.mechanisms.projection.game import PROJECTION
+from dualquery.mechanisms.projection import PROJECTION
 from dualquery.mechanisms.projection.small import (
     FAINT,
     SHARE_OF_TEST,

@@ -10,10 +10,10 @@ import pytest
 
 from dualquery.beliefs.multiplicative_weights import Schedule, StepSize
 from dualquery.beliefs.universes import SignedMonomials
-from dualquery.counting.counter import MemoryCounter
+from dualquery.counting import MemoryCounter
 from dualquery.errors import DualQueryError
-from dualquery.game.play import Heard
-from dualquery.kinds.kind import choose
+from dualquery.game import Heard
+from dualquery.kinds import choose
 from dualquery.mechanisms.artefact import BareAnswers, MeasuredParities, SignedRows
 from dualquery.mechanisms.mechanism import Outcome, Task
 from dualquery.mechanisms.monomials import (

@@ -14,7 +14,7 @@ from dualquery.mechanisms.error_bars import BAR
 from dualquery.mechanisms.floors import HANGING, LEFT, hanging_more
 from dualquery.mechanisms.linked import LINKED
 from dualquery.mechanisms.mechanism import Outcome, Plan, Task
-from dualquery.mechanisms.projection.game import PROJECTION
+from dualquery.mechanisms.projection import PROJECTION
 from dualquery.privacy.budget import RELATIONS, Accounting, Budget, Neighbours
 from dualquery.privacy.events import GaussianMeasurement
 from dualquery.privacy.ledger import Ledger

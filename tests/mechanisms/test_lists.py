@@ -9,7 +9,7 @@ import pyarrow as pa
 import pytest
 
 import dualquery
-from dualquery.counting.counter import MemoryCounter
+from dualquery.counting import MemoryCounter
 from dualquery.errors import DataError, DualQueryError, QueryError, SchemaError
 from dualquery.mechanisms.lists import CellFractions, told_counts
 from dualquery.mechanisms.mechanism import Outcome, Task

@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from dualquery.counting.counter import MemoryCounter
+from dualquery.counting import MemoryCounter
 from dualquery.errors import BudgetError, DualQueryError
 from dualquery.mechanisms.baselines import IndependentParameters
 from dualquery.mechanisms.mechanism import Plan, Task, affordable, shown

@@ -9,8 +9,8 @@ from dualquery.fitting.fitter import Effort
 from dualquery.fitting.measured import cell_variance, onto_simplex
 from dualquery.fitting.shrink import multiples
 from dualquery.mechanisms.mechanism import Task
+from dualquery.mechanisms.projection import PROJECTION
 from dualquery.mechanisms.projection.baskets import plan_baskets
-from dualquery.mechanisms.projection.game import PROJECTION
 from dualquery.mechanisms.wishes import ProjectionWishes
 from dualquery.privacy.budget import RELATIONS, Accounting, Budget, Neighbours
 from dualquery.privacy.conversion import rho_of

@@ -23,8 +23,8 @@ from dualquery.fitting.wide import (
     upper_quantile,
 )
 from dualquery.mechanisms.mechanism import Task, affordable
+from dualquery.mechanisms.projection import PROJECTION
 from dualquery.mechanisms.projection.baskets import LONG, ByItems, asks_about_pairs
-from dualquery.mechanisms.projection.game import PROJECTION
 from dualquery.mechanisms.projection.tables import ByTables
 from dualquery.mechanisms.projection.wide import NOT_TOGETHER, UNASKED, ByClasses
 from dualquery.mechanisms.shares import LEAST_SHARED_ROOM, shares_of

@@ -7,7 +7,7 @@ from functools import partial
 import numpy as np
 import pytest
 
-from dualquery.counting.counter import MemoryCounter
+from dualquery.counting import MemoryCounter
 from dualquery.errors import BudgetError, DataError
 from dualquery.privacy.budget import RELATIONS, Accounting, Neighbours
 from dualquery.privacy.curator import Curator

@@ -10,7 +10,7 @@ import mpmath
 import numpy as np
 import pytest
 
-from dualquery.counting.counter import MemoryCounter
+from dualquery.counting import MemoryCounter
 from dualquery.errors import BudgetError, DualQueryError
 from dualquery.privacy.budget import Accounting, Budget, Neighbours, PersonAddRemove, PersonReplace
 from dualquery.privacy.curator import Curator, threshold

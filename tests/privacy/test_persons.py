@@ -20,7 +20,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from numpy.typing import NDArray
 
-from dualquery.counting.counter import MemoryCounter
+from dualquery.counting import MemoryCounter
 from dualquery.errors import BudgetError
 from dualquery.loops import limited
 from dualquery.mechanisms.dual_query.parameters import Learning, dual_query_pure, dual_query_rho

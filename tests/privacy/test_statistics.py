@@ -21,7 +21,7 @@ import numpy as np
 import pytest
 
 from dualquery import queries as queries_package
-from dualquery.counting.counter import MemoryCounter
+from dualquery.counting import MemoryCounter
 from dualquery.errors import BudgetError
 from dualquery.loops import limited
 from dualquery.privacy import scores as scores_module

@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 from numpy.typing import NDArray
 
-from dualquery.counting.counter import MemoryCounter
+from dualquery.counting import MemoryCounter
 from dualquery.privacy.budget import Budget
 from dualquery.privacy.curator import Curator, Surprise
 from dualquery.privacy.events import Event

@@ -36,7 +36,7 @@ from dualquery import (
     read_schema,
     release,
 )
-from dualquery.counting.counter import MemoryCounter
+from dualquery.counting import MemoryCounter
 from dualquery.ledger.books import Books, create
 from dualquery.privacy.accounting import after_all, opened
 from dualquery.privacy.budget import decimal

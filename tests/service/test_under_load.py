@@ -23,7 +23,7 @@ from uvicorn.server import ServerState
 
 import dualquery
 from dualquery import Accounting, Budget, Neighbours
-from dualquery.interactive.journal import Burned, Fired
+from dualquery.interactive import Burned, Fired
 from dualquery.service.app import configured
 from dualquery.service.journal import ledger_status
 from dualquery.service.run import begin, opened

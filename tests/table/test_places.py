@@ -9,7 +9,7 @@ import pandas as pd
 import pytest
 
 import dualquery
-from dualquery.counting.counter import SpilledCounter
+from dualquery.counting import SpilledCounter
 from dualquery.errors import DataError, SchemaError
 from dualquery.queries.families import from_texts
 from dualquery.queries.statistics import BinSums

@@ -42,7 +42,7 @@ from dualquery.audits.case import (
     Tell,
     pair_of,
 )
-from dualquery.counting.counter import MemoryCounter
+from dualquery.counting import MemoryCounter
 from dualquery.mechanisms.distances import factored
 from dualquery.privacy.budget import Accounting, Budget, Neighbours, Sensitivity
 from dualquery.privacy.curator import Curator

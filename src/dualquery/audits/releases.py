@@ -41,7 +41,7 @@ from dualquery.audits.case import (
     repeated,
 )
 from dualquery.audits.curator import CUTS, EDGE, FAR, HOUSE_TABLES, HOUSEHOLD, LISTED, LOOK_UPS, PLACES
-from dualquery.counting.counter import MemoryCounter
+from dualquery.counting import MemoryCounter
 from dualquery.errors import DualQueryError
 from dualquery.mechanisms.artefact import Artefact
 from dualquery.mechanisms.mechanism import Task

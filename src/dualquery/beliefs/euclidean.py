@@ -43,7 +43,7 @@ from numpy.typing import NDArray
 
 from dualquery.beliefs.factored import Products
 from dualquery.errors import DualQueryError
-from dualquery.game.play import Heard, Record
+from dualquery.game import Heard, Record
 from dualquery.loops import njit
 from dualquery.queries.group import NONE
 from dualquery.queries.workload import Workload

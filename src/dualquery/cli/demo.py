@@ -244,8 +244,8 @@ def audit(
     dualquery audit mwem dualquery --runs 50000 --json
     ```
     """
-    from dualquery.audits.audit import audit as attack
-    from dualquery.audits.audit import chosen_cases
+    from dualquery.audits import audit as attack
+    from dualquery.audits import chosen_cases
 
     with ProgressBars(wanted=not (json or quiet)) as progress:
         found = attack(chosen_cases(mechanisms or []), quick=quick, runs=runs, seed=seed, progress=progress)

@@ -153,7 +153,7 @@ def fraction(value: float | None) -> str:
 
 
 def errors(mean: float | None, maximum: float | None, kind: str) -> str:
-    from dualquery.kinds.kind import kind_named
+    from dualquery.kinds import kind_named
 
     return f"mean {fraction(mean)}, max {fraction(maximum)} ({kind_named(kind).fractions})"
 

@@ -351,7 +351,7 @@ def program(schema: Path, queries: list[str], out: Path, samples: int = 1000, se
     import numpy as np
 
     from dualquery.game.query_players import net_weights
-    from dualquery.mechanisms.dual_query.game import clauses_of
+    from dualquery.mechanisms.dual_query import clauses_of
     from dualquery.oracles.program import mps
     from dualquery.queries.families import from_spec
     from dualquery.table.schema import read_schema

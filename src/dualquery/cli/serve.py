@@ -433,7 +433,7 @@ def _question(question: str | None, by: list[str] | None) -> str:
 
 def _written(name: str) -> str:
     """A name as the language reads it; the number of an item stands behind the name of its block."""
-    from dualquery.queries.language.vocabulary import quoted_where_needed
+    from dualquery.queries.language import quoted_where_needed
 
     block, bracket, number = name.rpartition("[")
     if bracket and number[:-1].isdecimal() and number.endswith("]"):

@@ -16,7 +16,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from dualquery.counting.counter import (
+from dualquery.counting import (
     CPU,
     Counter,
     Engine,

@@ -31,7 +31,7 @@ from urllib.parse import unquote, urlsplit
 import numpy as np
 import pyarrow as pa
 
-from dualquery.counting.counter import CPU, Counter, Engine, counted_by, is_spark_frame
+from dualquery.counting import CPU, Counter, Engine, counted_by, is_spark_frame
 from dualquery.errors import DataError, DualQueryError
 from dualquery.loops import cores, limited
 from dualquery.queries.statistics import Countable

@@ -7,7 +7,7 @@ from typing import Generic, NamedTuple, Protocol
 
 import numpy as np
 
-from dualquery.game.play import Challenge, Gives, Record, Replied, Said, Takes, Transcript
+from dualquery.game import Challenge, Gives, Record, Replied, Said, Takes, Transcript
 from dualquery.privacy.curator import Curator
 from dualquery.privacy.noise import Noise
 from dualquery.privacy.scores import Score, SignedErrors

@@ -10,11 +10,10 @@ from collections.abc import Mapping, Sequence
 from fractions import Fraction
 
 from dualquery.beliefs.weighted_rows import WeightedRows, WholeUniverse
-from dualquery.counting.counter import Counter
+from dualquery.counting import Counter
 from dualquery.counting.opening import ColumnCounter, true_digest
 from dualquery.errors import BudgetError, DualQueryError, LedgerError
-from dualquery.interactive.answers import Json, named, refuse_not_private, words_of
-from dualquery.interactive.journal import (
+from dualquery.interactive import (
     FORMAT,
     Burned,
     Fixed,
@@ -25,6 +24,7 @@ from dualquery.interactive.journal import (
     Planned,
     Reopened,
 )
+from dualquery.interactive.answers import Json, named, refuse_not_private, words_of
 from dualquery.interactive.online import Online
 from dualquery.interactive.rule import (
     PROMISED,
@@ -38,7 +38,7 @@ from dualquery.interactive.rule import (
     of_questions,
     order_of,
 )
-from dualquery.kinds.kind import kind_named, not_of_this_table
+from dualquery.kinds import kind_named, not_of_this_table
 from dualquery.privacy.accounting import rho_cap
 from dualquery.privacy.budget import Accounting, Budget, Neighbours, decimal
 from dualquery.privacy.conversion import UNITS, units

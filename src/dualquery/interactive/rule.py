@@ -31,8 +31,7 @@ from statistics import NormalDist
 
 from dualquery.beliefs.weighted_rows import MeasuredQuestion, WeightedRows
 from dualquery.errors import BudgetError, LedgerError, QueryError
-from dualquery.interactive.answers import CONFIDENCE, FREE, Badge, Cost, Left, Quote, percent
-from dualquery.interactive.journal import (
+from dualquery.interactive import (
     Account,
     Answered,
     Bought,
@@ -44,6 +43,7 @@ from dualquery.interactive.journal import (
     Planned,
     Prepaid,
 )
+from dualquery.interactive.answers import CONFIDENCE, FREE, Badge, Cost, Left, Quote, percent
 from dualquery.privacy.budget import Accounting, Budget, decimal
 from dualquery.privacy.conversion import (
     UNITS,

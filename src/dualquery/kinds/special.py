@@ -6,7 +6,7 @@ import numpy as np
 
 from dualquery import example, plots
 from dualquery.beliefs.weighted_rows import ONE, WeightedRows
-from dualquery.kinds.kind import Kind, Stored, not_of_this_table
+from dualquery.kinds import Kind, Stored, not_of_this_table
 from dualquery.mechanisms import distances, graphs, lists
 from dualquery.mechanisms.artefact import Artefact, SyntheticUnits
 from dualquery.mechanisms.distances import DistanceCurves, middle

@@ -45,9 +45,9 @@ from dualquery.beliefs.histogram import check_cells
 from dualquery.beliefs.multiplicative_weights import StepSize, feasible, update
 from dualquery.errors import BudgetError
 from dualquery.fitting.measured import Measured, Numbers
-from dualquery.game.play import Challenge, Heard, TableQuery
+from dualquery.game import Challenge, Heard, TableQuery
 from dualquery.mechanisms.artefact import SyntheticRecords
-from dualquery.mechanisms.dual_query.game import clauses_of
+from dualquery.mechanisms.dual_query import clauses_of
 from dualquery.mechanisms.error_bars import LEVEL
 from dualquery.mechanisms.mechanism import (
     NO_RECORDS,

@@ -39,7 +39,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple, cast
 import numpy as np
 from numpy.typing import NDArray
 
-from dualquery.counting.counter import Counter, counted_by
+from dualquery.counting import Counter, counted_by
 from dualquery.fitting.fitter import REPLICAS
 from dualquery.fitting.prior import Trust
 from dualquery.loops import plain_algebra, together

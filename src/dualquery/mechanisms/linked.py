@@ -9,7 +9,7 @@ all of it (`fitting.views`).
 Shares of the budget, after 1% for the number of units where that is private: tables of units 16% (ones .4, pairs .6),
 pairs of rows 14%, tallies 21%, rows the rest (ones .2, pairs .8); within each group by (c_S · cells)^¼. Several child
 tables share alike. Where units have no attributes, all but rows have half. A database whose units have exactly one
-row each is played as one table (`mechanisms.projection.game`).
+row each is played as one table (`mechanisms.projection`).
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ from dualquery.fitting.views import MeasuredViews, fitted_units, in_full, rows_i
 from dualquery.mechanisms.artefact import synthetic, usual_rows
 from dualquery.mechanisms.floors import HANGING
 from dualquery.mechanisms.mechanism import Mechanism, Outcome, Plan, Step, Task, hidden, synthetic_rows
-from dualquery.mechanisms.projection.game import (
+from dualquery.mechanisms.projection import (
     one_row_each,
     plan_single_rows,
     run_single_rows,

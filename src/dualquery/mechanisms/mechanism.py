@@ -32,7 +32,7 @@ from dualquery.fitting.measured import Measured
 from dualquery.fitting.prior import Trust
 from dualquery.fitting.public_rows import PublicRows
 from dualquery.fitting.totals import Totals
-from dualquery.game.play import Snapshot
+from dualquery.game import Snapshot
 from dualquery.mechanisms.artefact import Artefact, BareAnswers, SyntheticRecords, usual_rows
 from dualquery.mechanisms.wishes import TAKEN, flags_of
 from dualquery.privacy.accounting import refuse_nothing

@@ -32,7 +32,7 @@ from numpy.typing import NDArray
 from dualquery.beliefs.factored import Factored, Products, RunningAnswers
 from dualquery.errors import BudgetError, DualQueryError, QueryError
 from dualquery.fitting.measured import Measured, Numbers
-from dualquery.game.play import Belief, Heard, LearningDataPlayer, Snapshot, TableQuery, played
+from dualquery.game import Belief, Heard, LearningDataPlayer, Snapshot, TableQuery, played
 from dualquery.game.query_players import BestResponseQueryPlayer, Questions
 from dualquery.mechanisms.mechanism import Mechanism, Outcome, Plan, Step, Task, Wishes, hidden
 from dualquery.privacy.budget import Accounting

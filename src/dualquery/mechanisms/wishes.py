@@ -195,8 +195,8 @@ class NoWishes:
 
 # Every mechanism: what may be asked of it, and where it lives. Nothing of it is imported before it is asked for.
 BUILT_IN: dict[str, tuple[type, str]] = {
-    "projection": (ProjectionWishes, "dualquery.mechanisms.projection.game:PROJECTION"),
-    "dualquery": (DualQueryWishes, "dualquery.mechanisms.dual_query.game:DUAL_QUERY"),
+    "projection": (ProjectionWishes, "dualquery.mechanisms.projection:PROJECTION"),
+    "dualquery": (DualQueryWishes, "dualquery.mechanisms.dual_query:DUAL_QUERY"),
     "mwem": (MwemWishes, "dualquery.mechanisms.mwem:MWEM"),
     "pmw": (PmwWishes, "dualquery.mechanisms.mwem:PMW"),
     "mirror": (MirrorWishes, "dualquery.mechanisms.mirror:MIRROR"),

@@ -31,7 +31,7 @@ from statistics import NormalDist
 
 import numpy as np
 
-from dualquery.counting.counter import Counter, JoinedCounter
+from dualquery.counting import Counter, JoinedCounter
 from dualquery.errors import BudgetError, require
 from dualquery.privacy.budget import Neighbours
 from dualquery.privacy.events import GaussianMeasurement, LaplaceMeasurement

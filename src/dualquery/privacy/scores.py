@@ -17,7 +17,7 @@ from typing import Protocol, Self
 
 import numpy as np
 
-from dualquery.counting.counter import Counter
+from dualquery.counting import Counter
 from dualquery.errors import BudgetError
 from dualquery.privacy.budget import Neighbours
 from dualquery.privacy.events import Selection

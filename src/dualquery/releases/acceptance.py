@@ -32,7 +32,7 @@ from dualquery.errors import DualQueryError
 from dualquery.mechanisms.mechanism import Task
 from dualquery.privacy.noise import Noise
 from dualquery.queries.derived import WEIGHT
-from dualquery.queries.language.vocabulary import unknown_name
+from dualquery.queries.language import unknown_name
 from dualquery.queries.question import values_of
 from dualquery.queries.random_families import Stream
 from dualquery.queries.tables import Tables

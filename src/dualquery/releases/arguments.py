@@ -24,7 +24,7 @@ from enum import Enum
 from numbers import Integral, Real
 from typing import Any, TypeVar, cast
 
-from dualquery.counting.counter import counting_with
+from dualquery.counting import counting_with
 from dualquery.counting.cuda import Cuda
 from dualquery.errors import BudgetError, DualQueryError, QueryError, SchemaError
 from dualquery.fitting.cuda import CudaFitter

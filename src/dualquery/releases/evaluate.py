@@ -18,13 +18,13 @@ import numpy as np
 import pyarrow as pa
 
 from dualquery import plots
-from dualquery.counting.counter import Counter, MemoryCounter, SpilledUnits
+from dualquery.counting import Counter, MemoryCounter, SpilledUnits
 from dualquery.counting.opening import open_counter
 from dualquery.errors import DualQueryError, QueryError, ReleaseError
 from dualquery.mechanisms.wishes import MECHANISMS
 from dualquery.plots import Figure
 from dualquery.queries.families import from_spec, from_texts
-from dualquery.queries.language.vocabulary import condition_text
+from dualquery.queries.language import condition_text
 from dualquery.queries.views import View, ViewTables
 from dualquery.queries.workload import Workload
 from dualquery.releases.arguments import (

@@ -37,7 +37,7 @@ import pyarrow.parquet
 from dualquery.errors import DataError, ReleaseError, SchemaError
 from dualquery.fitting.fitter import REPLICAS
 from dualquery.fitting.measured import Measured
-from dualquery.kinds.kind import kind_named
+from dualquery.kinds import kind_named
 from dualquery.loops import together
 from dualquery.mechanisms.artefact import ANSWERS, SYNTHETIC, SyntheticRecords, SyntheticUnits
 from dualquery.mechanisms.error_bars import MOST_DRAWN, Draw, Replica, tables_drawn

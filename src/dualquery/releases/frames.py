@@ -39,7 +39,7 @@ from dualquery.inference.conclusions import Conclusions
 from dualquery.inference.draws import Imputations
 from dualquery.mechanisms.artefact import SYNTHETIC, SyntheticUnits
 from dualquery.queries.families import grammar_of
-from dualquery.queries.language.vocabulary import unknown_name
+from dualquery.queries.language import unknown_name
 from dualquery.queries.tables import Tables
 from dualquery.table.cells import floats_of
 from dualquery.table.dates import Dates

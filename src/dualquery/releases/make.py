@@ -12,7 +12,7 @@ from dataclasses import replace
 from functools import partial
 from typing import Any
 
-from dualquery.counting.counter import Counter, MemoryCounter
+from dualquery.counting import Counter, MemoryCounter
 from dualquery.counting.opening import machines_of, open_counter
 from dualquery.errors import BudgetError, DataError, DualQueryError, SchemaError
 from dualquery.ledger.book import Place, PrepaidLedger, accounting_of, ledger_of

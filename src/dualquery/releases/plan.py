@@ -22,12 +22,12 @@ from fractions import Fraction
 from types import MappingProxyType
 from typing import Any, NamedTuple
 
-from dualquery.counting.counter import Counter
+from dualquery.counting import Counter
 from dualquery.errors import BudgetError, DataError, DualQueryError, SchemaError
 from dualquery.fitting.measured import Measured
 from dualquery.fitting.public_rows import PublicRows
 from dualquery.fitting.totals import Totals
-from dualquery.kinds.kind import TIGHTEST_FIRST, choose
+from dualquery.kinds import TIGHTEST_FIRST, choose
 from dualquery.mechanisms.mechanism import AnotherAccounting, AnyMechanism, Plan, Step, Task
 from dualquery.mechanisms.wishes import MECHANISMS
 from dualquery.privacy.budget import Accounting, Budget, Neighbours, budget_warnings

@@ -25,7 +25,7 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 
-from dualquery.counting.counter import MemoryCounter
+from dualquery.counting import MemoryCounter
 from dualquery.errors import BudgetError, DataError, SchemaError
 from dualquery.ledger.book import Place, PrepaidLedger, ledger_of
 from dualquery.privacy.budget import Accounting, Budget, Neighbours, decimal

@@ -37,7 +37,7 @@ from numpy.typing import NDArray
 from dualquery import plots
 from dualquery.errors import QueryError
 from dualquery.fitting.measured import MeasuredTables
-from dualquery.queries.language.vocabulary import unknown_name
+from dualquery.queries.language import unknown_name
 from dualquery.queries.tables import Tables, attribute_codes, centred
 from dualquery.releases.evaluate import STAMP
 from dualquery.releases.release import Release

@@ -36,7 +36,7 @@ from dualquery.mechanisms.error_bars import MOST_SEEDS, Draw, Replica, learned_c
 from dualquery.mechanisms.mechanism import finished_records
 from dualquery.mechanisms.projection.tables import all_small
 from dualquery.privacy.budget import Accounting
-from dualquery.queries.language.vocabulary import unknown_name
+from dualquery.queries.language import unknown_name
 from dualquery.queries.random_families import Stream
 from dualquery.queries.tables import Tables, centred
 from dualquery.releases.acceptance import doubts

@@ -17,7 +17,7 @@ from numpy.typing import NDArray
 
 from dualquery import plots
 from dualquery.errors import QueryError
-from dualquery.kinds.kind import Stored, kind_named
+from dualquery.kinds import Stored, kind_named
 from dualquery.mechanisms.error_bars import LEVEL
 from dualquery.plots import Figure
 from dualquery.queries.families import grammar_of

@@ -21,7 +21,7 @@ from dualquery.interactive.answers import OnlineAnswer, Quote
 from dualquery.interactive.online import Online
 from dualquery.privacy.thresholds import Test
 from dualquery.queries.families import grammar_of
-from dualquery.queries.language.vocabulary import quoted_where_needed
+from dualquery.queries.language import quoted_where_needed
 from dualquery.queries.question import QuestionReader
 from dualquery.releases.release import Release
 from dualquery.service.journal import LedgerJournal

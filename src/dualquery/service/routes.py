@@ -14,7 +14,7 @@ from fastapi.responses import HTMLResponse, PlainTextResponse
 from fastapi.security import HTTPAuthorizationCredentials, HTTPBearer
 from pydantic import BaseModel, ConfigDict, Field
 
-from dualquery.interactive.journal import Burned, Fired
+from dualquery.interactive import Burned, Fired
 from dualquery.interactive.rule import LEAST_ERROR, MOST_ERROR
 from dualquery.releases.folder import REPORT
 from dualquery.releases.seal import CERTIFICATE

@@ -22,10 +22,10 @@ from typing import Any
 
 import numpy as np
 
-from dualquery.counting.counter import Counter, MemoryCounter
+from dualquery.counting import Counter, MemoryCounter
 from dualquery.counting.opening import ColumnCounter
 from dualquery.errors import BudgetError, DualQueryError, LedgerError
-from dualquery.interactive.journal import MemoryJournal
+from dualquery.interactive import MemoryJournal
 from dualquery.interactive.online import Online
 from dualquery.interactive.opening import (
     UNKNOWN_ROWS,

@@ -38,7 +38,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from dualquery.errors import BudgetError, DualQueryError
-from dualquery.game.play import Fallback, Record
+from dualquery.game import Fallback, Record
 from dualquery.mechanisms.mechanism import Step, Task, affordable, hidden, part_of
 from dualquery.mechanisms.wishes import DualQueryWishes
 from dualquery.privacy.budget import Accounting, Budget, Neighbours, Sensitivity, decimal

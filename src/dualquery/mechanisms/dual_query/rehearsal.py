@@ -16,8 +16,8 @@ from typing import NamedTuple
 
 import numpy as np
 
-from dualquery.counting.counter import Counter
-from dualquery.game.play import BestResponseDataPlayer, Fallback, Oracle, play
+from dualquery.counting import Counter
+from dualquery.game import BestResponseDataPlayer, Fallback, Oracle, play
 from dualquery.game.query_players import LearningQueryPlayer
 from dualquery.mechanisms.dual_query.parameters import Density, Free, Learning, rate_of, uniform, zeros
 from dualquery.mechanisms.mechanism import Task

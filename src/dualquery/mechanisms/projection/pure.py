@@ -38,7 +38,7 @@ from dualquery.fitting.measured import (
     interactions_told,
     variance_told,
 )
-from dualquery.game.play import play
+from dualquery.game import play
 from dualquery.game.query_players import BestResponseQueryPlayer
 from dualquery.mechanisms.mechanism import Plan, Step, Task, hidden
 from dualquery.mechanisms.projection.predicted import predicted_errors
