@@ -1,7 +1,7 @@
 """What a graphics card brings: counts, fits and whole releases beside those of the processor, and the card's limits.
 
 python -m benchmarks.gpu                     # all parts, to benchmarks/results/gpu.csv
-python -m benchmarks.gpu counts fits         # some of: counts, made, tables, fits, wide, releases
+python -m benchmarks.gpu counts fits         # some of: counts, made, tables, fits, wide, game, releases
 
 Every count of the card is compared with the processor's. Each part stands alone: one that fails says so, and the
 others go on. Seconds are the least of the runs, with the most beside them. Beside counts stand the least times that
@@ -13,6 +13,7 @@ from __future__ import annotations
 
 import argparse
 import csv
+import hashlib
 import sys
 import time
 import traceback
@@ -26,19 +27,31 @@ from typing import Any
 import numpy as np
 
 import dualquery
+from dualquery.counting import MemoryCounter
 from dualquery.counting.cuda import Cuda, join
 from dualquery.fitting import cuda as on_the_card
 from dualquery.fitting.cpu import COMPILED
 from dualquery.fitting.cuda import CudaFitter
 from dualquery.fitting.fitter import Targets, fitting_with
+from dualquery.game import BestResponseDataPlayer, Challenge, Record, Transcript
+from dualquery.game.query_players import LearningQueryPlayer
 from dualquery.loops import card, cores, kernels, name, on_card
+from dualquery.mechanisms.dual_query import search_oracle, uniform
+from dualquery.mechanisms.dual_query.parameters import rate_of
+from dualquery.privacy.cuda import CardWeights
+from dualquery.privacy.curator import Curator
+from dualquery.privacy.ledger import Ledger
+from dualquery.privacy.selection import COMPILED as COMPILED_WEIGHTS
+from dualquery.privacy.selection import Candidates, Scored, draw, weighing_with
 from dualquery.queries.conjunctions import Conjunctions
 from dualquery.queries.random_families import random_literals
 from dualquery.queries.tables import Tables
+from dualquery.randomness import SeededEntropy
 from dualquery.table.records import Records
 from experiments.data import Data
+from experiments.runs import ENOUGH, budget_of
 
-QUERIES = 2_000_000
+QUERIES, DRAWS = 2_000_000, 1750
 ROWS, ATTRIBUTES, MADE_QUERIES = 1_000_000_000, 40, 100_000
 ROWS_FOUND: list[dict[str, Any]] = []
 
@@ -361,8 +374,63 @@ def releases() -> None:
             )
 
 
+def game() -> None:
+    """Rounds of DualQuery over 2 million queries of KDD99, 4 million weights, on the processor and on the card."""
+    records = records_of("kddcup99")
+    workload = random_literals(records.domain, 3, QUERIES, seed=1)
+    rate, oracle = rate_of(1.2, 170, records.rows), search_oracle(workload)
+    said: list[str] = []
+    for who in ("processor", "card"):
+        on_the_card = CardWeights() if who == "card" else None
+        curator = Curator(MemoryCounter(records), Ledger(budget_of(ENOUGH, 1e-3)), SeededEntropy(0))
+        player = LearningQueryPlayer(
+            curator, workload, rate=rate, samples=DRAWS, public_rows=records.rows, recall=1
+        )
+        answering = BestResponseDataPlayer(oracle, uniform(records.domain), np.random.default_rng(0))
+        transcript: Transcript[Challenge, Record] = Transcript()
+        seconds, drawn = [], []
+        with weighing_with(on_the_card or COMPILED_WEIGHTS):
+            for _ in range(20):
+                began = time.perf_counter()
+                challenge = player.challenge(transcript)
+                seconds.append(time.perf_counter() - began)
+                drawn.append(challenge.queries.tobytes())
+                transcript = transcript.append(challenge, answering.reply(transcript, challenge))
+        late = sorted(seconds[5:])
+        what = f"a round's update, weights and {DRAWS:,} draws, {who}"
+        note("game", what, late[len(late) // 2], "s", most=late[-1], runs=len(late), wanted=0.002)
+        said.append(hashlib.sha256(b"".join(drawn)).hexdigest())
+    note("game", "draws of 20 rounds that differ", int(said[0] != said[1]), wanted=0)
+    weights = CardWeights()
+    rng = np.random.default_rng(0)
+    scored = Scored(
+        workload.counts(records), 20, records.rows, rng.integers(0, 20, QUERIES).astype(np.int32), 0,
+        Candidates.SIGNED,
+    )  # fmt: skip
+    seen: dict[str, tuple[float, float]] = {}
+
+    class Timed:
+        """The card's weights, each step by the clock."""
+
+        def __getattr__(self, step: str) -> Any:
+            function = getattr(weights, step)
+
+            def run(*given: Any) -> Any:
+                seen[step] = timed(partial(function, *given))
+                return function(*given)
+
+            return run
+
+    with weighing_with(Timed()):  # type: ignore[arg-type]
+        draw(scored, rate=rate, draws=DRAWS, entropy=SeededEntropy(1))
+    for step, (least, most) in seen.items():
+        note("game", f"of which, offsets sent before: {step}", least, "s", most=most, runs=5)
+    note("game", "what the card said", "; ".join(weights.said) or "nothing")
+
+
 PARTS = {
-    "counts": counts, "made": made, "tables": tables, "fits": fits, "wide": wide, "releases": releases,
+    "counts": counts, "made": made, "tables": tables, "fits": fits, "wide": wide, "game": game,
+    "releases": releases,
 }  # fmt: skip
 
 

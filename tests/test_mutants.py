@@ -306,7 +306,7 @@ SCORES = [
            "(price.selection_range() - SLACK)", "price.selection_range()",
            rounding("what_a_price_buys_costs_no_more_than_the_price")),
     Mutant("selection: negations without the surplus", "privacy/selection.py",
-           "scored.scale, scored.surplus, signed)", "scored.scale, 0, signed)",
+           "scored.scale, scored.surplus, scored.signed)", "scored.scale, 0, scored.signed)",
            statistics("the_kernel_weighs_what_the_reference_says")),
 ]  # fmt: skip
 

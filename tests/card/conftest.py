@@ -12,6 +12,7 @@ import pytest
 import dualquery.counting.cuda
 import dualquery.fitting.cuda
 import dualquery.loops
+import dualquery.privacy.cuda
 from dualquery.loops import CardError, kernels
 from tests.card.emulator import emulated
 
@@ -36,7 +37,7 @@ def any_card(
     if shutil.which("g++") is None:
         pytest.skip("no compiler for the emulator")
     fake = emulated(compiled)
-    for module in (dualquery.loops, dualquery.counting.cuda, dualquery.fitting.cuda):
+    for module in (dualquery.loops, dualquery.counting.cuda, dualquery.fitting.cuda, dualquery.privacy.cuda):
         monkeypatch.setattr(module, "card", lambda: fake)
     monkeypatch.setattr(dualquery.loops, "_MINE", local())
     kernels.cache_clear()

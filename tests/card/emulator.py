@@ -94,6 +94,7 @@ def _argument(value: Any) -> Any:
         "int64": ctypes.c_longlong,
         "uint64": ctypes.c_ulonglong,
         "float32": ctypes.c_float,
+        "float64": ctypes.c_double,
     }
     return kinds[value.dtype.name](value.item())
 

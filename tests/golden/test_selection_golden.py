@@ -13,9 +13,9 @@ from dualquery.randomness import SeededEntropy
 
 
 def test_the_table_of_powers():
-    digest = hashlib.sha256(selection._POWERS.astype("<f8").tobytes()).hexdigest()
+    digest = hashlib.sha256(selection.POWERS.astype("<f8").tobytes()).hexdigest()
     assert digest == "64225751067bd0cef5da5e73ce631c3ab229a5775a0ccec2e4b7587e2d25e5c7"
-    assert np.allclose(selection._POWERS, 2 ** (np.arange(2048) / 2048), rtol=1e-15, atol=0)
+    assert np.allclose(selection.POWERS, 2 ** (np.arange(2048) / 2048), rtol=1e-15, atol=0)
 
 
 def test_draws_from_a_seed():

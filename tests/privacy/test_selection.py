@@ -35,7 +35,7 @@ def exact_weights(scores, rate):
     """Integer weights from the definition, with big rational arithmetic, over a common power of two."""
     logs = raised(scores, rate)
     exponents = [x >> rate.shift for x in logs]
-    mantissas = [selection.mantissa(np.int64(x), rate.shift, selection._POWERS) for x in logs]
+    mantissas = [selection.mantissa(np.int64(x), rate.shift, selection.POWERS) for x in logs]
     least = min(exponents)
     return [int(m) << (e - least) for m, e in zip(mantissas, exponents, strict=True)]
 
@@ -50,7 +50,7 @@ def test_a_rate_never_exceeds_what_was_asked(nats, largest):
 
 @given(fraction=st.integers(0, 2**52 - 1))
 def test_the_mantissa_is_within_kappa(fraction):
-    mantissa = int(selection.mantissa(np.int64(fraction), 52, selection._POWERS))
+    mantissa = int(selection.mantissa(np.int64(fraction), 52, selection.POWERS))
     ideal = Fraction(2 ** (fraction / 2**52))  # correct to about 2^-52
     assert 1 << 40 <= mantissa <= 1 << 41
     assert abs(math.log(mantissa / float(ideal * (1 << 40)))) <= 2**-38

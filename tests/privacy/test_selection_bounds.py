@@ -65,7 +65,7 @@ def log_weights(scores: list[int], rate: Rate, *, raised: bool) -> list[int]:
 def weights(logs: list[int], rate: Rate) -> list[int]:
     """Integer weights up to a common power of two."""
     least = min(logs) >> rate.shift
-    parts = [int(mantissa(np.int64(x), rate.shift, selection._POWERS)) for x in logs]
+    parts = [int(mantissa(np.int64(x), rate.shift, selection.POWERS)) for x in logs]
     return [m << ((x >> rate.shift) - least) for m, x in zip(parts, logs, strict=True)]
 
 

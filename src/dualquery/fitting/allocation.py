@@ -26,7 +26,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from dualquery.fitting.measured import HALF_NORMAL, LEAST
-from dualquery.loops import in_shares, njit, plain_algebra
+from dualquery.loops import in_shares, njit, plain_algebra, together
 from dualquery.types import Cells, Reals, Set
 
 DEPENDENCE = 0.5  # θ of a pair; larger sets depend as sampling makes them. Doubled: adult +1.7%
@@ -35,6 +35,7 @@ STEPS = 4  # of dropping larger sets that are not worth it, and of weights withi
 BISECTIONS = 30
 POWER = 1.3  # of L_T in the sum: a little more weight on the tables that are worst
 BIN = 0.2  # of logarithms of fractions
+AT_ONCE, LEAST_CURVES = 1024, 1024  # sets whose curves are worked out together, or read by a thread
 _BINS = math.ceil(-math.log(LEAST) / BIN) + 1
 _DEVIATIONS = np.geomspace(1e-9, 1.0, 181)[::-1]  # s, from large to small: shares then grow
 
@@ -49,8 +50,9 @@ class Curves:
 
     def at(self, shares: Reals) -> Reals:
         """E_S(x), one share a set."""
-        rows = zip(shares, self.shares, self.errors, strict=True)
-        return np.array([np.interp(x, xs, es) for x, xs, es in rows])
+        errors = np.empty(len(shares))
+        in_shares(read_curves, len(shares), shares, self.shares, self.errors, errors, least=LEAST_CURVES)
+        return errors
 
     def after(self, spent: Reals) -> Curves:
         """The same for shares that come on top of these."""
@@ -103,17 +105,23 @@ def predicted_curves(
     alike: dict[tuple[int, float], list[int]] = {}
     for place, (members, theta) in enumerate(zip(sets, dependence.tolist(), strict=True)):
         alike.setdefault((len(members), theta), []).append(place)
-    for (order, theta), places in alike.items():
-        means = np.exp(-BIN * np.arange(length))
+    means = np.exp(-BIN * np.arange(length))
+
+    def predict(part: tuple[int, float, list[int]]) -> None:
+        order, theta, places = part
         squared = (theta * means) ** 2 + np.minimum(means / rows, (2 * means) ** 2)
         apart = np.sqrt(squared)
-        kernel = apart[:, None] * _DEVIATIONS / np.sqrt(apart[:, None] ** 2 + _DEVIATIONS**2)
+        kernel = apart[:, None] * _DEVIATIONS / np.sqrt(squared[:, None] + _DEVIATIONS**2)
         cells = np.zeros((len(places), length))
-        attributes = np.array([sets[place] for place in places], np.int64).reshape(-1, order)
-        in_shares(convolve, len(cells), attributes, histograms, cells, least=64)
-        with plain_algebra():
-            errors[places] = HALF_NORMAL * cells @ kernel
-            none[places] = HALF_NORMAL * cells @ apart
+        convolve(np.array([sets[place] for place in places], np.int64).reshape(-1, order), histograms, cells)
+        errors[places] = HALF_NORMAL * cells @ kernel
+        none[places] = HALF_NORMAL * cells @ apart
+
+    with plain_algebra():  # and parts of one size: the same sums on any number of threads
+        parts = [
+            (*key, all[i : i + AT_ONCE]) for key, all in alike.items() for i in range(0, len(all), AT_ONCE)
+        ]
+        together(predict, parts)
     shares = units[:, None] / (rows * _DEVIATIONS[None, :]) ** 2
     return Curves(
         tuple(sets),
@@ -129,11 +137,18 @@ def _histogram(fractions: Cells) -> Reals:
 
 
 @njit(cache=True)
-def convolve(lower, upper, members, histograms, cells):  # type: ignore[no-untyped-def]
+def read_curves(lower, upper, at, shares, errors, out):  # type: ignore[no-untyped-def]
+    """out[row] becomes the row's curve at that share."""
+    for row in range(lower, upper):
+        out[row] = np.interp(at[row], shares[row], errors[row])
+
+
+@njit(cache=True)
+def convolve(members, histograms, cells):  # type: ignore[no-untyped-def]
     """cells[row] becomes the convolution of the histograms of the row's members; all of it whole numbers."""
     bins = histograms.shape[1]
     before = np.empty(cells.shape[1])
-    for row in range(lower, upper):
+    for row in range(len(cells)):
         mine = cells[row]
         for i in range(bins):
             mine[i] = histograms[members[row, 0], i]
@@ -224,13 +239,14 @@ def _taken(slopes, gains, shares, budget):  # type: ignore[no-untyped-def]
 
     What a step costs is found by bisection of its logarithm, so that the shares sum to no more than the budget.
     """
-    place = np.zeros(len(gains), np.int64)
+    place, least = np.zeros(len(gains), np.int64), np.zeros(len(gains), np.int64)
+    most = np.full(len(gains), slopes.shape[1])
     low, high = -60.0, 60.0
     for step in range(BISECTIONS + 1):
         middle = (low + high) / 2 if step < BISECTIONS else high
         price, total = math.exp(middle), 0.0
         for row in range(len(gains)):
-            begin, end = 0, slopes.shape[1]
+            begin, end = least[row], most[row]
             while begin < end:
                 here = (begin + end) // 2
                 if slopes[row, here] * gains[row] > price:
@@ -240,9 +256,9 @@ def _taken(slopes, gains, shares, budget):  # type: ignore[no-untyped-def]
             place[row] = begin
             total += shares[row, begin]
         if total > budget:
-            low = middle
+            low, most[:] = middle, place
         else:
-            high = middle
+            high, least[:] = middle, place
     return place
 
 

@@ -61,12 +61,12 @@ class Targets:
         signs. `target` must be centred itself.
         """
         self._add(members, weight * target, weight)
-        cells = target.size
+        sizes, cells = [self._sizes[j] for j in members], target.size
         for order in range(1, len(members)):
-            for subset in combinations(members, order):
-                left_out = cells // prod([self._sizes[j] for j in subset])
-                sign = -1.0 if (len(members) - order) % 2 else 1.0
-                self._add(subset, 0.0, sign * weight / left_out)
+            sign = -weight if (len(members) - order) % 2 else weight
+            parts = zip(combinations(members, order), combinations(sizes, order), strict=True)
+            for subset, lengths in parts:
+                self._add(subset, None, sign / (cells // prod(lengths)))
 
     def add_lean(self, members: Set, logarithms: Cells, temperature: float) -> None:
         """Let rows lean to exp(logarithms) over a table: at this temperature (in fractions), without any pull.
@@ -76,13 +76,12 @@ class Targets:
         """
         self._add(members, temperature * logarithms, 0.0)
 
-    def _add(self, members: Set, pull: Cells | float, weight: float) -> None:
+    def _add(self, members: Set, pull: Cells | None, weight: float) -> None:
+        self.weight[members] = self.weight.get(members, 0.0) + weight
         if members not in self.pull:
-            self.pull[members] = np.zeros([self._sizes[j] for j in members])
-            self.weight[members] = 0.0
-        if isinstance(pull, np.ndarray):
+            self.pull[members] = np.zeros([self._sizes[j] for j in members]) if pull is None else pull
+        elif pull is not None:
             self.pull[members] = self.pull[members] + pull
-        self.weight[members] += weight
 
 
 @dataclass(frozen=True)

@@ -25,13 +25,14 @@ from numpy.typing import NDArray
 from dualquery.fitting.fitter import RAREST
 from dualquery.fitting.measured import LEAST, MeasuredTables, onto_simplex
 from dualquery.fitting.shrink import CLEAR, FEW_STEPS, points, relative_posterior, shrunk
-from dualquery.loops import njit, plain_algebra
+from dualquery.loops import in_shares, njit, plain_algebra
 from dualquery.queries.tables import Tables, centred
 from dualquery.table.records import Records
-from dualquery.types import Cells, Reals, Set
+from dualquery.types import Cells, Integers, Reals, Set
 
 GUESS = 4.0  # observations that the guess of a covariance counts as
 LEAST_STRENGTH = 0.1  # of a_S at first, in units of the noise. Doubled: adult +1.9%
+LEAST_PAIRS = 32  # that are worth a second thread
 
 
 @lru_cache(maxsize=256)
@@ -55,7 +56,11 @@ class PairPosterior:
 
 
 class SeparablePrior:
-    """Fitted to interactions of pairs (in fractions of the table), their noise variance, and one-way tables."""
+    """Fitted to interactions of pairs and their noise variance, of so many records, and one-way tables (fractions).
+
+    Attributes are numbered as they occur; what is kept of each has the room of the longest. Cells and contrasts of
+    all pairs lie one after another.
+    """
 
     def __init__(
         self,
@@ -63,94 +68,102 @@ class SeparablePrior:
         variance: Mapping[Set, float],
         ones: Mapping[int, Cells],
         steps: int = FEW_STEPS,
+        total: float = 1.0,
     ) -> None:
-        self._basis = {j: contrasts(len(ones[j])) for members in interactions for j in members}
-        shapes = list(dict.fromkeys(cells.shape for cells in interactions.values()))
-        self._pairs = sorted(
-            interactions, key=lambda s: shapes.index(interactions[s].shape)
-        )  # alike side by side
-        self._noise = np.array([variance[s] for s in self._pairs])
-        self._seen: dict[Set, Reals] = {
-            (i, j): self._basis[i].T
-            @ (interactions[i, j] - centred(np.multiply.outer(ones[i], ones[j])))
-            @ self._basis[j]
-            for i, j in self._pairs
-        }
-        guess = {
-            j: basis.T @ (np.maximum(ones[j], LEAST)[:, None] * basis) for j, basis in self._basis.items()
-        }
-        self._covariance = dict(guess)
-        self._strength = self._first_strength(guess)
-        with plain_algebra():
-            if self._pairs:
-                self._improved(guess, steps)
-            self._values, self._vectors = _eigen(self._covariance)
-        self._turned = {j: self._basis[j] @ self._vectors[j] for j in self._basis}
+        self._pairs = list(interactions)
+        self._noise = np.array([variance[s] for s in self._pairs]) / total**2
+        place = {j: n for n, j in enumerate(dict.fromkeys(j for s in self._pairs for j in s))}
+        size = np.array([len(ones[j]) for j in place], np.int64)
+        self._sides = np.array([[place[i], place[j]] for i, j in self._pairs], np.int64).reshape(-1, 2)
+        self._length, widest = size - 1, int(size.max(initial=1))
+        self._starts = np.concatenate([[0], np.cumsum(self._length[self._sides].prod(axis=1))])
+        self._cells = np.concatenate([[0], np.cumsum(size[self._sides].prod(axis=1))])
+        shares = np.zeros((len(place), widest))
+        for j, n in place.items():
+            shares[n, : size[n]] = ones[j]
+        self._seen, self._strength = np.empty(self._starts[-1]), np.empty(0)
+        self._values, self._turned = np.ones((len(place), widest)), np.zeros((len(place), widest, widest))
+        self._vectors = np.zeros_like(self._turned)
+        if self._pairs:
+            cells = np.concatenate([interactions[s].ravel() for s in self._pairs]) / total
+            given = (self._sides, size, cells, self._cells, shares, self._seen, self._starts)
+            in_shares(contrast_pairs, len(self._pairs), *given, least=LEAST_PAIRS)
+            with plain_algebra():
+                self._improve([np.flatnonzero(size == k) for k in np.unique(size)], size, shares, steps)
 
-    def _first_strength(self, guess: Mapping[int, Reals]) -> NDArray[np.float64]:
-        """a_S by moments: what is seen beyond the noise, in units of the guess."""
-        size = np.array([self._seen[s].size for s in self._pairs])
-        seen = np.array([(self._seen[s] ** 2).sum() for s in self._pairs]) - size * self._noise
-        scale = np.array([np.trace(guess[i]) * np.trace(guess[j]) for i, j in self._pairs])
-        strength: NDArray[np.float64] = np.maximum(seen, LEAST_STRENGTH * size * self._noise) / scale
-        return strength
-
-    def _improved(self, guess: Mapping[int, Reals], steps: int) -> None:
-        """Steps of: the posterior of every pair, then a_S and Σ_i that make it most likely."""
-        place = {j: number for number, j in enumerate(self._basis)}
-        length = np.array([basis.shape[1] for basis in self._basis.values()], np.int64)
-        widest = int(length.max(initial=0))
-        first, second = (np.array([place[s[side]] for s in self._pairs], np.int64) for side in (0, 1))
-        seen = np.zeros((len(self._pairs), widest, widest))
-        for n, members in enumerate(self._pairs):
-            table = self._seen[members]
-            seen[n, : table.shape[0], : table.shape[1]] = table
-        weight = np.full(len(place), GUESS)
-        np.add.at(weight, first, length[second])
-        np.add.at(weight, second, length[first])
-        values, vectors = np.ones((len(place), widest)), np.zeros((len(place), widest, widest))
-        moments = np.zeros_like(vectors)
+    def _improve(self, alike: list[Integers], size: Integers, shares: Reals, steps: int) -> None:
+        """Steps of: the posterior of every pair, then a_S and Σ_i that make it most likely; alike: of one size."""
+        basis = [contrasts(int(size[which[0]])) for which in alike]
+        guess = [
+            each.T @ (np.maximum(shares[which, : len(each)], LEAST)[:, :, None] * each)
+            for which, each in zip(alike, basis, strict=True)
+        ]
+        covariance, traces, weight = list(guess), np.empty(len(size)), np.full(len(size), GUESS)
+        for which, each in zip(alike, guess, strict=True):
+            traces[which] = np.trace(each, axis1=1, axis2=2)
+        # a_S by moments: what is seen beyond the noise, in units of the guess
+        numbers, (first, second) = np.diff(self._starts), self._sides.T
+        seen = np.bincount(np.repeat(np.arange(len(numbers)), numbers), self._seen**2, len(numbers))
+        noise = numbers * self._noise
+        self._strength = np.maximum(seen - noise, LEAST_STRENGTH * noise) / (traces[first] * traces[second])
+        np.add.at(weight, first, self._length[second])
+        np.add.at(weight, second, self._length[first])
+        moments, known = np.zeros_like(self._vectors), (self._values, self._vectors, self._strength)
         for _ in range(steps):
-            found, turned = _eigen(self._covariance)
-            for j, n in place.items():
-                values[n, : length[n]], vectors[n, : length[n], : length[n]] = found[j], turned[j]
-            improve(first, second, length, seen, self._noise, values, vectors, self._strength, moments)
-            for j, n in place.items():
-                mine = turned[j] @ moments[n, : length[n], : length[n]] @ turned[j].T
-                self._covariance[j] = (GUESS * guess[j] + mine) / weight[n]
+            self._look_along(alike, covariance)
+            improve(self._sides, self._length, self._seen, self._starts, self._noise, *known, moments)
+            for n, which in enumerate(alike):
+                inner = slice(0, covariance[n].shape[1])
+                turned = self._vectors[which, inner, inner]
+                mine = turned @ moments[which, inner, inner] @ turned.transpose(0, 2, 1)
+                covariance[n] = (GUESS * guess[n] + mine) / weight[which, None, None]
+        self._look_along(alike, covariance)
+        for which, each in zip(alike, basis, strict=True):
+            inner, outer = slice(0, each.shape[1]), slice(0, each.shape[0])
+            self._turned[which, inner, outer] = (each @ self._vectors[which, inner, inner]).transpose(0, 2, 1)
+
+    def _look_along(self, alike: list[Integers], covariance: list[Reals]) -> None:
+        """The eigenvalues and eigenvectors of each attribute's covariance."""
+        for which, each in zip(alike, covariance, strict=True):
+            found, vectors = np.linalg.eigh((each + each.transpose(0, 2, 1)) / 2)
+            inner = slice(0, found.shape[1])
+            least = LEAST * np.maximum(found.max(axis=1, keepdims=True), np.finfo(np.float64).tiny)
+            self._values[which, inner] = np.maximum(found, least)
+            self._vectors[which, inner, inner] = vectors
+
+    @property
+    def pairs(self) -> list[Set]:
+        return self._pairs
+
+    def posterior(self) -> PairPosterior:
+        """Of all cells of all pairs, one after another."""
+        out = PairPosterior(*(np.empty(self._cells[-1]) for _ in range(3)))
+        given = (self._sides, self._length, self._seen, self._starts, self._noise, self._strength)
+        known = (self._values, self._vectors, self._turned, self._turned**2, self._cells)
+        told = (out.deviation, out.variance, out.prior)
+        in_shares(tell_pairs, len(self._pairs), *given, *known, *told, least=LEAST_PAIRS)
+        return out
+
+    def split(self, cells: Cells) -> list[Cells]:
+        """Those of each pair, as a table."""
+        shapes, ends = (self._length[self._sides] + 1).tolist(), self._cells.tolist()
+        return [cells[a:b].reshape(s) for s, a, b in zip(shapes, ends, ends[1:], strict=False)]
 
     def posteriors(self) -> dict[Set, PairPosterior]:
         """Of every pair, cell by cell."""
-        out: dict[Set, PairPosterior] = {}
-        for (i, j), strength, noise in zip(self._pairs, self._strength, self._noise, strict=True):
-            left, right = self._turned[i], self._turned[j]
-            seen = self._vectors[i].T @ self._seen[i, j] @ self._vectors[j]
-            prior = strength * np.multiply.outer(self._values[i], self._values[j])
-            mean, spread = seen * prior / (prior + noise), prior * noise / (prior + noise)
-            out[i, j] = PairPosterior(
-                left @ mean @ right.T, left**2 @ spread @ (right**2).T, left**2 @ prior @ (right**2).T
-            )
-        return out
+        whole = self.posterior()
+        parts = map(self.split, (whole.deviation, whole.variance, whole.prior))
+        return {s: PairPosterior(*each) for s, *each in zip(self._pairs, *parts, strict=True)}
 
-    def expected_errors(
-        self, precisions: Mapping[Set, NDArray[np.float64]]
-    ) -> dict[Set, NDArray[np.float64]]:
+    def expected_errors(self, precisions: Mapping[Set, Reals]) -> dict[Set, Reals]:
         """Σ_cells of the posterior deviation of each pair, measured with so much more precision (1/variance)."""
-        out: dict[Set, NDArray[np.float64]] = {}
-        for (i, j), strength, known in zip(self._pairs, self._strength, self._noise, strict=True):
-            prior = strength * np.multiply.outer(self._values[i], self._values[j])
-            noise = 1.0 / (1.0 / known + precisions[i, j])[:, None, None]
-            spread = self._turned[i] ** 2 @ (prior * noise / (prior + noise)) @ (self._turned[j] ** 2).T
-            out[i, j] = np.sqrt(np.maximum(spread, 0.0)).sum(axis=(1, 2))
-        return out
-
-
-def _eigen(covariance: Mapping[int, Reals]) -> tuple[dict[int, Reals], dict[int, Reals]]:
-    values, vectors = {}, {}
-    for j, each in covariance.items():
-        found, vectors[j] = np.linalg.eigh((each + each.T) / 2)
-        values[j] = np.maximum(found, LEAST * max(float(found.max()), np.finfo(np.float64).tiny))
-    return values, vectors
+        if not self._pairs:
+            return {}
+        more = np.array([precisions[s] for s in self._pairs])
+        errors = np.empty(more.shape)
+        known = (self._sides, self._length, self._noise, self._strength, self._values, self._turned**2)
+        in_shares(expect_errors, len(errors), *known, more, errors)
+        return dict(zip(self._pairs, errors, strict=True))
 
 
 def effective(posterior: PairPosterior) -> tuple[Cells, Cells]:
@@ -169,37 +182,117 @@ def sets_of_at_most(sets: Sequence[Set], sizes: NDArray[np.integer], most: int) 
 
 
 @njit(cache=True)
-def improve(first, second, length, seen, noise, values, vectors, strength, moments):  # type: ignore[no-untyped-def]
+def contrast_pairs(lower, upper, sides, size, cells, begin, shares, seen, starts):  # type: ignore[no-untyped-def]
+    """seen = Bᵢᵀ (I − p_i p_jᵀ) B_j of these pairs. Constants, which centring takes away, are nothing to a contrast,
+    and Helmert's are sums of what comes before a value less so many times the value.
+    """
+    widest = shares.shape[1]
+    half, before = np.empty((widest, widest)), np.empty(widest)
+    for n in range(lower, upper):
+        i, j = sides[n]
+        table = cells[begin[n] : begin[n + 1]].reshape((size[i], size[j]))
+        out = seen[starts[n] : starts[n + 1]].reshape((size[i] - 1, size[j] - 1))
+        for b in range(size[j]):
+            before[b] = table[0, b] - shares[i, 0] * shares[j, b]
+        for c in range(1, size[i]):
+            scale = 1.0 / math.sqrt(c * (c + 1))
+            for b in range(size[j]):
+                here = table[c, b] - shares[i, c] * shares[j, b]
+                half[c - 1, b] = (before[b] - c * here) * scale
+                before[b] += here
+        for a in range(size[i] - 1):
+            total = half[a, 0]
+            for c in range(1, size[j]):
+                out[a, c - 1] = (total - c * half[a, c]) / math.sqrt(c * (c + 1))
+                total += half[a, c]
+
+
+@njit(cache=True)
+def turn_into(table, left, right, shape, half, out):  # type: ignore[no-untyped-def]
+    """out = leftᵀ · table · right, of which (k, m, p, q): table k × m, left k × p, right m × q."""
+    k, m, p, q = shape
+    for a in range(p):
+        for b in range(m):
+            half[a, b] = 0.0
+        for c in range(k):
+            turn = left[c, a]
+            for b in range(m):
+                half[a, b] += turn * table[c, b]
+        for b in range(q):
+            out[a, b] = 0.0
+        for c in range(m):
+            turn = half[a, c]
+            for b in range(q):
+                out[a, b] += turn * right[c, b]
+
+
+@njit(cache=True)
+def tell_pairs(  # type: ignore[no-untyped-def]
+    lower, upper, sides, length, seen, starts, noise, strength, values, vectors, turned, squared, begin,
+    deviation, variance, prior,
+):  # fmt: skip
+    """Mean, variance and prior variance of these pairs' cells: what each contrast has, turned back into cells."""
+    widest = values.shape[1]
+    mean, spread, first, half = np.empty((4, widest, widest))
+    for n in range(lower, upper):
+        i, j = sides[n]
+        p, q = length[i], length[j]
+        inner, outer, cells = (p, q, p, q), (p, q, p + 1, q + 1), slice(begin[n], begin[n + 1])
+        turn_into(seen[starts[n] : starts[n + 1]].reshape((p, q)), vectors[i], vectors[j], inner, half, mean)
+        for a in range(p):
+            for b in range(q):
+                first[a, b] = strength[n] * (values[i, a] * values[j, b])
+                mean[a, b] = mean[a, b] * first[a, b] / (first[a, b] + noise[n])
+                spread[a, b] = first[a, b] * noise[n] / (first[a, b] + noise[n])
+        turn_into(mean, turned[i], turned[j], outer, half, deviation[cells].reshape((p + 1, q + 1)))
+        turn_into(spread, squared[i], squared[j], outer, half, variance[cells].reshape((p + 1, q + 1)))
+        turn_into(first, squared[i], squared[j], outer, half, prior[cells].reshape((p + 1, q + 1)))
+
+
+@njit(cache=True)
+def expect_errors(lower, upper, sides, length, noise, strength, values, squared, more, errors):  # type: ignore[no-untyped-def]
+    """errors[n, t] = Σ √variance of the cells of pair n, with more[n, t] of precision beyond what it has."""
+    widest = values.shape[1]
+    spread, half, cells = np.empty((3, widest, widest))
+    for n in range(lower, upper):
+        i, j = sides[n]
+        p, q = length[i], length[j]
+        for t in range(more.shape[1]):
+            left = 1.0 / (1.0 / noise[n] + more[n, t])
+            for a in range(p):
+                for b in range(q):
+                    first = strength[n] * (values[i, a] * values[j, b])
+                    spread[a, b] = first * left / (first + left)
+            turn_into(spread, squared[i], squared[j], (p, q, p + 1, q + 1), half, cells)
+            errors[n, t] = 0.0
+            for a in range(p + 1):
+                for b in range(q + 1):
+                    errors[n, t] += math.sqrt(max(cells[a, b], 0.0))
+
+
+@njit(cache=True)
+def improve(sides, length, seen, starts, noise, values, vectors, strength, moments):  # type: ignore[no-untyped-def]
     """One pass over all pairs: `strength` is renewed, and Σ_pairs E[θ Λ⁻¹ θᵀ]/a of each attribute lies in `moments`.
 
-    Pair n is (first[n], second[n]); attribute j has length[j] contrasts, values[j] and vectors[j] (columns).
+    Pair n is of the attributes sides[n]; attribute j has length[j] contrasts, values[j] and vectors[j] (columns).
     """
     widest = values.shape[1]
     half = np.empty((widest, widest))
     mean = np.empty((widest, widest))
     spread = np.empty((widest, widest))
     moments[:] = 0.0
-    for n in range(first.shape[0]):
-        i, j = first[n], second[n]
+    for n in range(sides.shape[0]):
+        i, j = sides[n]
         p, q = length[i], length[j]
-        left, right, table = vectors[i], vectors[j], seen[n]
-        for a in range(p):
-            for b in range(q):
-                half[a, b] = 0.0
-            for c in range(p):
-                turn = left[c, a]
-                for b in range(q):
-                    half[a, b] += turn * table[c, b]
+        table = seen[starts[n] : starts[n + 1]].reshape((p, q))
+        turn_into(table, vectors[i], vectors[j], (p, q, p, q), half, mean)
         strong, fresh = strength[n], 0.0
         for a in range(p):
             for b in range(q):
-                total = 0.0
-                for c in range(q):
-                    total += half[a, c] * right[c, b]
                 scale = values[i, a] * values[j, b]
                 prior = strong * scale
                 shrunk = prior / (prior + noise[n])
-                mean[a, b] = total * shrunk
+                mean[a, b] *= shrunk
                 spread[a, b] = noise[n] * shrunk
                 fresh += (mean[a, b] ** 2 + spread[a, b]) / scale
         strength[n] = fresh / (p * q)  # first: the scale of a pair is then told once
@@ -257,12 +350,8 @@ def separable_prior(
 ) -> SeparablePrior:
     """Learned from the measured pairs of attributes that are not too long."""
     pairs = sets_of_at_most(measured.of_order(2), measured.domain.sizes, MOST_VALUES)
-    return SeparablePrior(
-        {members: measured.interactions[members] / measured.total for members in pairs},
-        {members: measured.variance[members] / measured.total**2 for members in pairs},
-        ones,
-        steps,
-    )
+    interactions = {members: measured.interactions[members] for members in pairs}
+    return SeparablePrior(interactions, measured.variance, ones, steps, measured.total)
 
 
 def likely_pairs(
@@ -274,14 +363,16 @@ def likely_pairs(
     pairs = measured.of_order(2)
     if not pairs:
         return {}
-    posteriors = separable_prior(measured, ones).posteriors()
+    prior = separable_prior(measured, ones)
+    residual, variance = effective(prior.posterior())
+    told = prior.split(residual), prior.split(np.sqrt(variance))
+    known = {members: each for members, *each in zip(prior.pairs, *told, strict=True)}
     means = [np.multiply.outer(ones[i], ones[j]) for i, j in pairs]
     residuals, deviations = [], []
     for members, mean in zip(pairs, means, strict=True):
-        if members in posteriors:
-            residual, variance = effective(posteriors[members])
-            residuals.append(residual)
-            deviations.append(np.sqrt(variance))
+        if members in known:
+            residuals.append(known[members][0])
+            deviations.append(known[members][1])
         else:
             residuals.append(measured.interactions[members] / measured.total - centred(mean))
             deviations.append(np.full(mean.shape, cell_deviation(measured, members)))

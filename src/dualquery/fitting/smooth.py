@@ -24,7 +24,7 @@ from typing import NamedTuple
 import numpy as np
 
 from dualquery.fitting.measured import LEAST, MeasuredTables
-from dualquery.fitting.posteriors import MOST_VALUES, contrasts
+from dualquery.fitting.posteriors import LEAST_PAIRS, MOST_VALUES, contrasts, turn_into
 from dualquery.loops import in_shares, njit, plain_algebra
 from dualquery.queries.tables import centred
 from dualquery.table.domain import Categorical, Column, Domain, Numeric
@@ -99,28 +99,73 @@ def smoothed(
     """Prior variance a, noise t: mean · a/(a + t), at/(a + t)."""
     expected = np.multiply.outer(*(ones[k] for k in members))
     deviation = measured.interactions[members] / measured.total - centred(expected)
-    seen = left.turned.T @ deviation @ right.turned
     noise = float(measured.variance[members]) / measured.total**2
-    falling = np.multiply.outer(left.values, right.values)
-    prior = _strength(seen, falling, noise) * falling
-    shrunk = prior / (prior + noise)
-    return Smooth(seen * shrunk, noise * shrunk)
+    sides = (np.ascontiguousarray(left.turned), np.ascontiguousarray(right.turned), left.values, right.values)
+    return Smooth(*smoothly(np.ascontiguousarray(deviation), *sides, noise))
 
 
 @njit(cache=True)
-def _strength(seen, falling, noise):  # type: ignore[no-untyped-def]
+def smoothly(deviation, left, right, over, under, noise):  # type: ignore[no-untyped-def]
+    """Mean and variance of a pair, of sides that have these eigenvalues."""
+    (k, p), (m, q) = left.shape, right.shape
+    half, mean, variance = np.empty((p, m)), np.empty((p, q)), np.empty((p, q))
+    turn_into(deviation, left, right, (k, m, p, q), half, mean)
+    square = _strength(mean, over, under, noise)
+    for a in range(p):
+        for b in range(q):
+            prior = square * (over[a] * under[b])
+            shrunk = prior / (prior + noise)
+            mean[a, b] *= shrunk
+            variance[a, b] = noise * shrunk
+    return mean, variance
+
+
+@njit(cache=True)
+def _strength(seen, over, under, noise):  # type: ignore[no-untyped-def]
     """τ² of a pair."""
     square = STRENGTH**2
     for _ in range(STEPS):
         total, all_weight = STRENGTH**2, 1.0
         for a in range(seen.shape[0]):
             for b in range(seen.shape[1]):
-                prior = square * falling[a, b]
+                falling = over[a] * under[b]
+                prior = square * falling
                 weight = (prior / (prior + noise)) ** 2
-                total += weight * (seen[a, b] ** 2 - noise) / falling[a, b]
+                total += weight * (seen[a, b] ** 2 - noise) / falling
                 all_weight += weight
         square = max(STRENGTH**2, total / all_weight)
     return square
+
+
+@njit(cache=True)
+def slopes_of(  # type: ignore[no-untyped-def]
+    lower, upper, sides, edges, cells, starts, noise, shares, places, first, values, turned, likely, variance
+):
+    """The mean product of places of these pairs, and its variance. Attribute j has its shares and places from
+    edges[j], its eigenvalues and eigenvectors (turned) from first[j].
+    """
+    for n in range(lower, upper):
+        i, j = sides[n]
+        k, m = edges[i + 1] - edges[i], edges[j + 1] - edges[j]
+        one, other = shares[edges[i] : edges[i + 1]], shares[edges[j] : edges[j + 1]]
+        deviation = cells[starts[n] : starts[n + 1]].copy().reshape((k, m))
+        for a in range(k):
+            for b in range(m):  # constants, which centring takes away, are nothing to a contrast
+                deviation[a, b] -= one[a] * other[b]
+        left = turned[first[i] : first[i] + k * (k - 1)].reshape((k, k - 1))
+        right = turned[first[j] : first[j] + m * (m - 1)].reshape((m, m - 1))
+        over, under = values[edges[i] : edges[i + 1] - 1], values[edges[j] : edges[j + 1] - 1]
+        mean, spread = smoothly(deviation, left, right, over, under, noise[n])
+        begin, end = np.zeros(k - 1), np.zeros(m - 1)
+        for c in range(k):
+            begin += places[edges[i] + c] * left[c]
+        for c in range(m):
+            end += places[edges[j] + c] * right[c]
+        likely[n], variance[n] = 0.0, 0.0
+        for a in range(k - 1):
+            for b in range(m - 1):
+                likely[n] += begin[a] * mean[a, b] * end[b]
+                variance[n] += begin[a] ** 2 * spread[a, b] * end[b] ** 2
 
 
 @dataclass(frozen=True)
@@ -153,15 +198,27 @@ class Slopes:
                 if spread > 0:
                     places[j] = moved / spread
                     spectra[j] = eigen(domain, j, share, np.nan_to_num(line))
-            likely: dict[Set, float] = {}
-            variance: dict[Set, float] = {}
-            for i, j in pairs:
-                if i in places and j in places and max(len(places[i]), len(places[j])) > 2:
-                    known = smoothed(measured, (i, j), alone, spectra[i], spectra[j])
-                    left, right = places[i] @ spectra[i].turned, spectra[j].turned.T @ places[j]
-                    likely[i, j] = float(left @ known.mean @ right)
-                    variance[i, j] = float(left**2 @ known.variance @ right**2)
-        return Slopes(places, likely, variance)
+        pairs = [(i, j) for i, j in pairs if i in places and j in places]
+        pairs = [(i, j) for i, j in pairs if max(len(places[i]), len(places[j])) > 2]
+        likely, variance = np.empty(len(pairs)), np.empty(len(pairs))
+        if pairs:
+            where = {j: number for number, j in enumerate(places)}
+            sides = np.array([[where[i], where[j]] for i, j in pairs], np.int64)
+            edges = np.cumsum([0, *map(len, places.values())])
+            first = np.cumsum([0, *(each.turned.size for each in spectra.values())])
+            tables = [measured.interactions[members].ravel() for members in pairs]
+            starts = np.cumsum([0, *map(len, tables)])
+            noise = np.array([measured.variance[members] for members in pairs]) / measured.total**2
+            of_cells = (np.concatenate(tables) / measured.total, starts, noise)
+            values = [np.append(each.values, 0.0) for each in spectra.values()]
+            alike = ([alone[j] for j in places], list(places.values()))
+            turned = np.concatenate([each.turned.ravel() for each in spectra.values()])
+            known = (*map(np.concatenate, alike), first, np.concatenate(values), turned)
+            in_shares(
+                slopes_of, len(pairs), sides, edges, *of_cells, *known, likely, variance, least=LEAST_PAIRS
+            )
+        told = (dict(zip(pairs, each.tolist(), strict=True)) for each in (likely, variance))
+        return Slopes(places, *told)
 
     def leans(self, answers: Mapping[Set, Cells]) -> dict[Set, Cells]:
         """Logarithms that bring rows, which answer so, to tables of these slopes and their own margins.
@@ -181,7 +238,9 @@ class Slopes:
             np.array([known[members] for members in pairs]) for known in (self.likely, self.variance)
         )
         places = np.concatenate(list(self.places.values()))
-        in_shares(lean_tables, len(pairs), cells, starts, sides, places, edges, likely, variance)
+        in_shares(
+            lean_tables, len(pairs), cells, starts, sides, places, edges, likely, variance, least=LEAST_PAIRS
+        )
         return {
             members: part.reshape(table.shape)
             for members, table, part in zip(pairs, tables, np.split(cells, starts[1:-1]), strict=True)

@@ -21,9 +21,13 @@ from __future__ import annotations
 
 import math
 from bisect import bisect_right
+from collections.abc import Iterator
+from contextlib import contextmanager
+from contextvars import ContextVar
 from dataclasses import dataclass
 from enum import Enum
 from fractions import Fraction
+from typing import Any, NamedTuple, Protocol
 
 import numpy as np
 
@@ -36,7 +40,7 @@ TABLE_BITS = 11
 CHUNK = 2048  # candidates summed, and later searched, together
 LEAST_CHUNKS = 8  # that are worth sharing
 
-_LN2 = 0.6931471805599453
+LN2 = 0.6931471805599453
 
 
 def powers_of_two() -> Reals:
@@ -61,7 +65,7 @@ def mantissa(x, shift, powers):  # type: ignore[no-untyped-def]
     below = np.uint64(shift - TABLE_BITS)
     fraction = np.uint64(x) & ((np.uint64(1) << np.uint64(shift)) - np.uint64(1))
     rest = np.int64(fraction & ((np.uint64(1) << below) - np.uint64(1)))
-    r = np.float64(rest) * (_LN2 / np.float64(np.int64(1) << shift))
+    r = np.float64(rest) * (LN2 / np.float64(np.int64(1) << shift))
     power = 1.0 + r * (1.0 + r * (0.5 + r * (1.0 / 6.0)))
     return np.uint64(np.int64(powers[fraction >> below] * power * 1099511627776.0))
 
@@ -177,7 +181,7 @@ TOO_FAST = (
 )
 
 
-_POWERS = powers_of_two()
+POWERS = powers_of_two()
 
 
 class Candidates(Enum):
@@ -241,6 +245,14 @@ class Scored:
     surplus: int
     candidates: Candidates
 
+    @property
+    def signed(self) -> bool:
+        return self.candidates is Candidates.SIGNED
+
+    @property
+    def chunks(self) -> int:
+        return -(-len(self.counts) // CHUNK)
+
 
 @dataclass(frozen=True)
 class Selected:
@@ -258,39 +270,100 @@ def most_bits(candidates: int) -> int:
     return SPREAD_BITS + candidates.bit_length()
 
 
+class Weighing(NamedTuple):
+    """How a score becomes a weight: rate / 2^shift bits a unit, scores within ± largest, log-weights (· 2^shift) from
+    lowest on; so many bands, and the exponent of the first.
+    """
+
+    rate: int
+    shift: int
+    largest: int
+    lowest: int
+    low: int
+    bands: int
+
+
+class Weights(Protocol):
+    """Who adds up weights, of private scores: compiled loops, or a card (`privacy.cuda`), with the same numbers."""
+
+    def extremes(self, scored: Scored) -> tuple[int, int]:
+        """The least and the greatest score of all queries."""
+
+    def sums(self, scored: Scored, law: Weighing) -> Words:
+        """[chunk, band]: the mantissas of the chunk's candidates in the band, added up."""
+
+    def found(
+        self, scored: Scored, law: Weighing, chunk: Integers, band: Integers, residue: Words
+    ) -> Integers:
+        """The candidate (2·query + negated) of each draw: where mantissas of its chunk and band exceed it."""
+
+
+class Compiled:
+    """The loops of this module."""
+
+    def extremes(self, scored: Scored) -> tuple[int, int]:
+        chunks = scored.chunks
+        lows, highs = np.empty(chunks, np.int64), np.empty(chunks, np.int64)
+        scores = (scored.counts, scored.offsets, scored.repeats, scored.scale, scored.signed, lows, highs)
+        in_shares(extreme_scores, chunks, *scores, least=LEAST_CHUNKS)
+        return int(lows.min()), int(highs.max())
+
+    def sums(self, scored: Scored, law: Weighing) -> Words:
+        sums = np.zeros((scored.chunks, law.bands), np.uint64)
+        in_shares(sum_bands, scored.chunks, *self._given(scored, law), sums, least=LEAST_CHUNKS)
+        return sums
+
+    def found(
+        self, scored: Scored, law: Weighing, chunk: Integers, band: Integers, residue: Words
+    ) -> Integers:
+        order = np.lexsort((residue, band, chunk))
+        found, in_order = np.empty(len(order), np.int64), np.empty(len(order), np.int64)
+        first = np.searchsorted(chunk[order], np.arange(scored.chunks + 1))
+        wanted = (law.bands, first, band[order], residue[order], in_order)
+        given = self._given(scored, law)
+        in_shares(find_candidates, scored.chunks, *given, *wanted, least=LEAST_CHUNKS)
+        found[order] = in_order
+        return found
+
+    @staticmethod
+    def _given(scored: Scored, law: Weighing) -> tuple[Any, ...]:
+        scores = (scored.counts, scored.offsets, scored.repeats, scored.scale, scored.surplus, scored.signed)
+        return (*scores, law.rate, law.shift, law.largest, np.int64(law.lowest), POWERS, law.low)
+
+
+COMPILED = Compiled()
+_USUAL: ContextVar[Weights] = ContextVar("weights", default=COMPILED)
+
+
+@contextmanager
+def weighing_with(weights: Weights) -> Iterator[None]:
+    """Draws inside have their weights added up by these."""
+    before = _USUAL.set(weights)
+    try:
+        yield
+    finally:
+        _USUAL.reset(before)
+
+
 def draw(scored: Scored, *, rate: Rate, draws: int, entropy: Entropy) -> Selected:
     """Draw independently, each candidate with probability proportional to its weight."""
-    signed = scored.candidates is Candidates.SIGNED
-    chunks = -(-len(scored.counts) // CHUNK)
-    least, greatest = _extremes(scored, rate.largest, chunks)
-    scores = (scored.counts, scored.offsets, scored.repeats, scored.scale, scored.surplus, signed)
+    weights = _USUAL.get()
+    least, greatest = _clamped(*weights.extremes(scored), scored, rate.largest)
     highest = greatest * rate.multiplier
-    reach = most_bits(len(scored.counts) * (1 + signed)) << rate.shift
+    reach = most_bits(len(scored.counts) * (1 + scored.signed)) << rate.shift
     lowest = max(least * rate.multiplier, highest - reach)
     low, high = lowest >> rate.shift, highest >> rate.shift
-    arguments = (*scores, rate.multiplier, rate.shift, rate.largest, np.int64(lowest), _POWERS)
-    sums = np.zeros((chunks, high - low + 1), np.uint64)
-    in_shares(sum_bands, chunks, *arguments, low, sums, least=LEAST_CHUNKS)
-
+    law = Weighing(rate.multiplier, rate.shift, rate.largest, lowest, low, high - low + 1)
+    sums = weights.sums(scored, law)
     bands, positions = _draw_bands(sums, draws, entropy)
     chunk, residue = _find_chunks(sums, bands, positions)
-    order = np.lexsort((residue, bands, chunk))
-    found, sorted_found = np.empty(draws, np.int64), np.empty(draws, np.int64)
-    first = np.searchsorted(chunk[order], np.arange(chunks + 1))
-    wanted = (sums.shape[1], first, bands[order], residue[order], sorted_found)
-    in_shares(find_candidates, chunks, *arguments, low, *wanted, least=LEAST_CHUNKS)
-    found[order] = sorted_found
+    found = weights.found(scored, law, chunk, bands, residue)
     return Selected(found >> 1, (found & 1).astype(np.bool_))
 
 
-def _extremes(scored: Scored, largest: int, chunks: int) -> tuple[int, int]:
+def _clamped(low: int, high: int, scored: Scored, largest: int) -> tuple[int, int]:
     """The least and the greatest score of all candidates, within the bound."""
-    signed = scored.candidates is Candidates.SIGNED
-    lows, highs = np.empty(chunks, np.int64), np.empty(chunks, np.int64)
-    scores = (scored.counts, scored.offsets, scored.repeats, scored.scale, signed, lows, highs)
-    in_shares(extreme_scores, chunks, *scores, least=LEAST_CHUNKS)
-    low, high = int(lows.min()), int(highs.max())
-    if signed:
+    if scored.signed:
         low, high = min(low, scored.surplus - high), max(high, scored.surplus - low)
     return max(-largest, min(low, largest)), max(-largest, min(high, largest))
 
@@ -305,13 +378,11 @@ def _draw_bands(sums: Words, draws: int, entropy: Entropy) -> tuple[Integers, Wo
     joined = [0]
     for band, total in enumerate(totals):
         joined.append(joined[-1] + (total << band))
-    bands = np.empty(draws, np.int64)
-    positions = np.empty(draws, np.uint64 if max(totals) < 1 << 64 else object)
-    for i, point in enumerate(entropy.below(joined[-1], draws)):
-        band = bisect_right(joined, point) - 1
-        bands[i] = band
-        positions[i] = (point - joined[band]) >> band
-    return bands, positions
+    points = entropy.below(joined[-1], draws)
+    bands = [bisect_right(joined, point) - 1 for point in points]
+    positions = [(point - joined[band]) >> band for point, band in zip(points, bands, strict=True)]
+    kind = np.uint64 if max(totals) < 1 << 64 else object
+    return np.array(bands, np.int64), np.array(positions, kind)
 
 
 def _find_chunks(sums: Words, bands: Integers, positions: Words) -> tuple[Integers, Words]:

@@ -81,9 +81,10 @@ class Tables(Group):
 
     def split(self, numbers: Numbers) -> list[Numbers]:
         """One number per cell, as tables."""
-        starts = self.starts.tolist()
+        sizes, ends = self._sizes, pairwise(self.starts.tolist())
         return [
-            numbers[first:last].reshape(self.shape_of(t)) for t, (first, last) in enumerate(pairwise(starts))
+            numbers[first:last].reshape([sizes[j] for j in members])
+            for members, (first, last) in zip(self.sets, ends, strict=True)
         ]
 
     def shape_of(self, table: int) -> tuple[int, ...]:
@@ -96,12 +97,14 @@ class Tables(Group):
     def counts(self, records: Records, weights: Integers | None = None) -> Integers:
         """The counts of records that each stand for so many; without weights for themselves."""
         counts = np.zeros(int(self.starts[-1]), np.int64)
-        used = sorted({j for members in self.sets for j in members})
+        attributes = np.unique(self._members[self._members != NONE])
+        used = attributes.tolist()
         if not used:
             counts[:] = records.rows if weights is None else weights.sum()
             return counts
-        where = {j: i for i, j in enumerate(used)}
-        members = padded([tuple(where[j] for j in members) for members in self.sets])
+        members = np.where(self._members == NONE, NONE, np.searchsorted(attributes, self._members)).astype(
+            np.int32
+        )
         if weights is None and fits(self.domain.sizes[used], members):
             bits = pack_bits(attribute_codes(records, used) != 0)
             by_bits = (bits, records.rows, members, self.starts, counts)
@@ -113,7 +116,7 @@ class Tables(Group):
             else (attribute_codes(records, used), weights)
         )
         if len(self.sets) <= MOST_COVERED and len(weights) * len(self.sets) > WORTH_COVERING:
-            kept = [tuple(where[j] for j in members) for members in self.sets]
+            kept = [tuple(row[: len(each)]) for row, each in zip(members.tolist(), self.sets, strict=True)]
             count_covered(codes, weights, self.domain.sizes[used], self._cover, kept, self.starts, counts)
             return counts
         counted = (codes, weights, self.domain.sizes[used], members, self.starts, counts)

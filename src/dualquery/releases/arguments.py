@@ -32,6 +32,8 @@ from dualquery.fitting.fitter import fitting_with, usual_fitter
 from dualquery.loops import CardError, limited
 from dualquery.mechanisms import wishes
 from dualquery.privacy.budget import Budget, default_delta
+from dualquery.privacy.cuda import CardWeights
+from dualquery.privacy.selection import weighing_with
 from dualquery.queries.families import from_spec, from_texts, names_family
 from dualquery.queries.workload import Workload
 from dualquery.table.domain import Domain
@@ -153,13 +155,14 @@ def working_on(engine: str | None, say: Callable[[str], None] = lambda sentence:
     with ExitStack() as stack:
         if engine == "cuda":
             try:
-                counts, fits = Cuda(), CudaFitter()
+                counts, fits, weights = Cuda(), CudaFitter(), CardWeights()
             except CardError as problem:
                 say(f"{problem}; the processor does the work")
             else:
                 stack.enter_context(counting_with(counts))
                 stack.enter_context(fitting_with(fits))
-                for said in (fits.said, counts.said):
+                stack.enter_context(weighing_with(weights))
+                for said in (weights.said, fits.said, counts.said):
                     stack.callback(_say_all, say, said)
         yield
 

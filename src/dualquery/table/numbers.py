@@ -51,7 +51,7 @@ MAXIMAL_BINS = 1_000_000
 MOST_UNITS = 10**15  # numbers of more digits are not all told apart by floats
 PRECISION = 18  # decimal figures that fit into 64 bits
 STEEPEST = 5.0  # exponents beyond are taken for noise
-STEPS = 50  # of bisection
+STEPS, EXACT = 50, 1e-9  # of an exponent, and when it is found
 WIDEST = 1e12  # a bin whose ends are further apart (as a ratio) is uniform
 OF_BIN = 0.45  # widths of a bin: between a quantile of the numbers in it and that of numbers spread over it
 FINER = 3  # more figures than the width of a bin has, where nobody says how many decimals
@@ -495,20 +495,36 @@ def exponents(column: Numeric, counts: Integers) -> Reals:
 
 
 def _joint_exponent(a: Reals, b: Reals, c: Reals, left: Integers, right: Integers) -> Reals:
-    """The s for which ∫_b^c x^s dx / ∫_a^b x^s dx = right / left, by bisection; it grows with s."""
+    """The s for which ∫_b^c x^s dx / ∫_a^b x^s dx = right / left, (c^p − b^p)/(b^p − a^p) with p = s + 1.
+
+    Its logarithm grows with s: a step of Newton's, or half the way between what is too little and too much.
+    """
     wanted = np.log((right + 0.5) / (left + 0.5))
     end, start = c / b, a / b
     start = np.where(start * WIDEST > 1.0, start, 0.0)  # so near to zero that powers of it overflow
+    log_end, log_start = np.log(end), np.log(np.where(start > 0, start, 1.0))
+
+    def short(s: Reals) -> tuple[Reals, Reals]:
+        """What the logarithm lacks, and how fast it grows."""
+        power = np.where(np.abs(s + 1.0) < 1e-6, 1e-6, s + 1.0)
+        above, below = end**power, start**power
+        grows = log_end * above / (above - 1.0) + log_start * below / (1.0 - below)
+        return wanted - np.log((above - 1.0) / (1.0 - below)), grows
+
     low = np.where(start > 0, -STEEPEST, -0.9)  # from zero on only s > −1 has a finite integral
-    high = np.full(len(a), STEEPEST)
+    high = np.where(short(low)[0] > 0, STEEPEST, low)
+    low, s = np.where(short(high)[0] > 0, high, low), np.zeros(len(a))
     for _ in range(STEPS):
-        middle = (low + high) / 2
-        power = middle + 1.0
-        power = np.where(np.abs(power) < 1e-6, 1e-6, power)
-        share = np.log((end**power - 1.0) / power) - np.log((1.0 - start**power) / power)
-        low, high = np.where(share < wanted, middle, low), np.where(share < wanted, high, middle)
-    solved: Reals = (low + high) / 2
-    return solved
+        lacks, grows = short(s)
+        low, high = (
+            np.where(lacks > 0, np.maximum(s, low), low),
+            np.where(lacks > 0, high, np.minimum(s, high)),
+        )
+        there, before = s + lacks / grows, s
+        s = np.where((low <= there) & (there <= high), there, (low + high) / 2)
+        if np.abs(s - before).max() <= EXACT:
+            break
+    return s
 
 
 def shuffled(name: str, rows: int) -> Reals:

@@ -1,0 +1,110 @@
+"""The weights of a selection on a graphics card: the same whole numbers as the processor's, and so the same draws.
+
+A block of threads adds up the weights of a chunk of candidates in whole numbers, band by band; the order does not
+matter. Doubles are used as in `selection.mantissa`, operation by operation, and products and sums are not joined. The
+uniform integers come from the entropy of the curator; a card sees counts, scores and what is left of such an integer
+inside a chunk. Counts that are asked again every round stay on the card.
+"""
+
+from __future__ import annotations
+
+import weakref
+from collections.abc import Callable
+from pathlib import Path
+from threading import Lock
+from typing import Any, TypeVar
+
+import numpy as np
+
+from dualquery.loops import CardError, card, kernels, on_card
+from dualquery.privacy.selection import COMPILED, LN2, POWERS, Scored, Weighing
+from dualquery.types import Integers, Words
+
+SOURCE = Path(__file__).with_name("kernels.cu").read_text(encoding="utf-8")
+THREADS, BLOCKS = 256, 528  # of a block; at most, in a search for the extremes
+SEPARATE = ("--fmad=false",)
+Worked = TypeVar("Worked")
+
+
+class CardWeights:
+    """Weighs candidates on the card; on the processor as soon as that fails, and says so."""
+
+    def __init__(self) -> None:
+        card()  # or why not
+        self.said: list[str] = []
+        self._lock = Lock()
+        self._powers: Any = None
+        self._held: tuple[Callable[[], Any], Any] = (
+            lambda: None,
+            None,
+        )  # the last counts, and where they lie
+        self._offsets: tuple[Scored | None, Any] = (None, None)  # of these scores
+
+    def extremes(self, scored: Scored) -> tuple[int, int]:
+        def on(cupy: Any, scores: tuple[Any, ...]) -> tuple[int, int]:
+            blocks = min(BLOCKS, scored.chunks)
+            low, high = (cupy.empty(blocks * THREADS // 32, cupy.int64) for _ in range(2))
+            self._kernel("extremes")((blocks,), (THREADS,), (*scores, low, high))
+            return int(low.get().min()), int(high.get().max())
+
+        return self._either(scored, on, lambda: COMPILED.extremes(scored))
+
+    def sums(self, scored: Scored, law: Weighing) -> Words:
+        def on(cupy: Any, scores: tuple[Any, ...]) -> Words:
+            sums = cupy.empty((scored.chunks, law.bands), cupy.uint64)
+            shared = 8 * law.bands * THREADS // 32
+            given = (*scores, *self._law(cupy, law), sums)
+            self._kernel("sum_bands")((scored.chunks,), (THREADS,), given, shared_mem=shared)
+            return np.asarray(sums.get())
+
+        return self._either(scored, on, lambda: COMPILED.sums(scored, law))
+
+    def found(
+        self, scored: Scored, law: Weighing, chunk: Integers, band: Integers, residue: Words
+    ) -> Integers:
+        def on(cupy: Any, scores: tuple[Any, ...]) -> Integers:
+            out = cupy.zeros(len(chunk), cupy.int64)
+            draws = [cupy.asarray(each) for each in (chunk, band, residue)]
+            given = (*scores, *self._law(cupy, law), *draws, out)
+            self._kernel("find_candidates")((len(chunk),), (THREADS,), given, shared_mem=8 * THREADS)
+            return np.asarray(out.get())
+
+        return self._either(scored, on, lambda: COMPILED.found(scored, law, chunk, band, residue))
+
+    def _either(
+        self, scored: Scored, on: Callable[[Any, tuple[Any, ...]], Worked], otherwise: Callable[[], Worked]
+    ) -> Worked:
+        try:
+            with self._lock, on_card() as cupy:
+                return on(cupy, self._scores(cupy, scored))
+        except CardError as problem:
+            self._held, self._offsets = (lambda: None, None), (None, None)
+            sentence = f"{problem}; weights were added up on the processor"
+            if sentence not in self.said:
+                self.said.append(sentence)
+        return otherwise()
+
+    def _scores(self, cupy: Any, scored: Scored) -> tuple[Any, ...]:
+        if self._held[0]() is not scored.counts:
+            self._held = (weakref.ref(scored.counts), cupy.asarray(scored.counts.astype(np.int64)))
+        if self._offsets[0] is not scored:
+            self._offsets = (scored, cupy.asarray(scored.offsets).astype(cupy.int64))
+        numbers = [np.int64(each) for each in (scored.repeats, scored.scale, scored.surplus)]
+        return (
+            self._held[1],
+            self._offsets[1],
+            *numbers,
+            np.int32(scored.signed),
+            np.int64(len(scored.counts)),
+        )
+
+    def _law(self, cupy: Any, law: Weighing) -> tuple[Any, ...]:
+        if self._powers is None:
+            self._powers = cupy.asarray(POWERS)
+        step = np.float64(LN2 / np.float64(1 << law.shift))
+        known = (np.int64(law.rate), np.int32(law.shift), np.int64(law.largest), np.int64(law.lowest))
+        return (*known, self._powers, step, np.int64(law.low), np.int32(law.bands))
+
+    @staticmethod
+    def _kernel(name: str) -> Any:
+        return kernels(SOURCE, SEPARATE).get_function(name)
