@@ -37,11 +37,13 @@ from dualquery.errors import DualQueryError, QueryError, ReleaseError, SchemaErr
 from dualquery.fitting.measured import Measured
 from dualquery.kinds.special import DATABASE
 from dualquery.mechanisms.artefact import SyntheticUnits, synthetic
+from dualquery.mechanisms.error_bars import ANY
 from dualquery.mechanisms.mechanism import Mechanism, hidden
 from dualquery.mechanisms.wishes import MECHANISMS, NoWishes
 from dualquery.privacy.noise import Gaussian, Noise
 from dualquery.queries.derived import number_of_records
 from dualquery.queries.families import from_texts
+from dualquery.queries.language.units import rows_groups_of
 from dualquery.registry import KINDS
 from dualquery.releases.certificate import Certificate
 from dualquery.releases.check import as_released, hanging
@@ -494,11 +496,82 @@ def test_what_databases_do_not_have_is_refused_in_a_sentence(tables: dict[str, p
             asked.estimate("region = East")
         with pytest.raises(QueryError, match="of a database nothing can be estimated"):
             asked.regress("region ~ kind")
-    for given in ({"prior": made}, {"totals": tables["household"]}):
-        with pytest.raises(DualQueryError, match="for one table of attributes: no database"):
-            released(tables, **given)
+    with pytest.raises(DualQueryError, match="totals are for one table of attributes: no database"):
+        released(tables, totals=tables["household"])
+    with pytest.raises(DualQueryError, match="of a database cannot be fitted again"):
+        dualquery.refit(made, prior=tables, prior_origin="a census")
 
 
+@pytest.fixture
+def public(tables: dict[str, pd.DataFrame]) -> dict[str, pd.DataFrame]:
+    return {name: frame[frame.hh < SOME // 2] for name, frame in tables.items()}
+
+
+def test_a_database_starts_from_public_ones(
+    tables: dict[str, pd.DataFrame], public: dict[str, pd.DataFrame], tmp_path: Path
+) -> None:
+    given = {"mechanism": "linked", "synthetic_rows": 500, "seed": None}
+    made = released(tables, prior=public, prior_origin="a census", **given)
+    (entry,) = made.certificate["prior"]
+    assert (entry["origin"], entry["records"], entry["lacks"]) == ("a census", SOME // 2, ())
+    assert 0 < made.certificate["trust"]["share"] <= 1
+    assert any("the prior counts as" in note for note in made.certificate["notes"])
+    assert made.certificate["spent"] == released(tables, **given).certificate["spent"]
+    made.save(tmp_path / "last")
+    dualquery.verify(tmp_path / "last")
+    again = released(tables, prior=[public, tmp_path / "last"], prior_origin="a census", **given)
+    assert [each["records"] for each in again.certificate["prior"]] == [
+        200,
+        made.certificate["records"]["rows"],
+    ]
+    swapped = {"household": public["household"], "person": public["person"].sample(frac=1, random_state=1)}
+    other = released(tables, prior=swapped, prior_origin="a census", **given).certificate["prior"][0]
+    assert other["digest"] == entry["digest"], "in whatever order the rows of a file stand"
+
+
+@pytest.mark.parametrize(
+    ("prior", "said"),
+    [
+        (lambda t: {"household": t["household"]}, "the prior 'x': no table 'person' was given"),
+        (lambda t: {**t, "person": t["person"].drop(columns="work")}, "no column 'work'"),
+        (lambda t: {**t, "person": t["person"].assign(hh=-1)}, "has no household that the schema allows"),
+        (lambda t: t["person"], "the prior 'x': a DataFrame is no database"),
+        (lambda t: "nowhere", "there is no prior 'nowhere'"),
+        (lambda t: SOURCE, "is the private table itself"),
+        (lambda t: {**t, "person": SOURCE["person"]}, "is the private table itself"),
+    ],
+)  # fmt: skip
+def test_priors_of_a_database_that_are_refused(
+    public: dict[str, pd.DataFrame], prior: Any, said: str
+) -> None:
+    SOURCE.update({name: frame.copy() for name, frame in public.items()})
+    with pytest.raises(DualQueryError, match=said):
+        released(SOURCE, prior=prior(public), prior_origin="x", mechanism="linked")
+
+
+def test_one_table_and_a_database_are_no_priors_of_each_other(
+    tables: dict[str, pd.DataFrame], records: Any
+) -> None:
+    flat = dualquery.release(
+        records, workload="marginals:1", budget=Budget(1, 1e-6), mechanism="uniform", check=0
+    )
+    with pytest.raises(
+        DualQueryError, match="the prior is a release of one table, and the schema describes a database"
+    ):
+        released(tables, prior=flat, mechanism="linked")
+    schema = parse_schema(example.SCHEMA, origin="the example")
+    with pytest.raises(DualQueryError, match="a dict is not a table"):
+        dualquery.release(
+            records,
+            schema=schema,
+            workload="marginals:1",
+            budget=Budget(1, 1e-6),
+            prior=tables,
+            prior_origin="x",
+        )
+
+
+SOURCE: dict[str, pd.DataFrame] = {}
 RICH = Budget(200.0, 1e-6, "add-remove")
 
 
@@ -561,18 +634,41 @@ def test_a_check_measures_rows_and_pairs_of_them_too(tables: dict[str, pd.DataFr
 
 def test_bars_of_rows_and_of_any_follow_their_own_check(tables: dict[str, pd.DataFrame]) -> None:
     made = released(tables, check=0.3, budget=RICH)
-    data = made.certificate.plain()
-    for each in data["check"]["orders"]:
-        each["scale"] = {"person": 3.0, "pairs of person": 2.0}.get(each.get("of", ""), 1.0)
-    usual = json.loads(json.dumps(data))
-    for each in usual["check"]["orders"]:
-        each["scale"] = 1.0
-    wide, usual = (replace(made, certificate=Certificate.of(each)) for each in (data, usual))
+    scales = {("", 2): 1.0, ("person", 2): 3.0, ("pairs of person", 2): 2.0}
+    data = {
+        **made.certificate.plain(),
+        "predicted_error": made.certificate.predicted_error.scaled(scales).to_json(),
+    }
+    wide = replace(made, certificate=Certificate.of(data))
     rows, anything = "sex = male & age >= 18", "any(sex = male & age >= 18) & region = Coast"
     for text, of in ((rows, "person"), (anything, None)):
-        assert wide.answer(text, of=of).error == pytest.approx(3 * usual.answer(text, of=of).error)
+        assert wide.answer(text, of=of).error == pytest.approx(3 * made.answer(text, of=of).error)
     own = "region = Coast & person = 2"
-    assert wide.answer(own).error == usual.answer(own).error
+    assert wide.answer(own).error == made.answer(own).error
+    found = made.certificate["check"]["orders"]
+    assert all(each["scale"] for each in found if each["attributes"] > 1)
+
+
+def test_each_kind_of_question_has_curves_of_its_own(tables: dict[str, pd.DataFrame], tmp_path: Path) -> None:
+    made = released(tables, check=0)
+    predicted = made.certificate.predicted_error
+    assert list(predicted.curves_of) == ["person", ANY]
+    joined = [each.joined("person") for each in made.replicas]
+    group = rows_groups_of(made.domain, made.of("person").domain, ["sex = male & age >= 18"], [""])[0]
+    errors = [each.seen(group).errors for each in joined]
+    answer = made.answer("sex = male & age >= 18", of="person")
+    by_hand = predicted.curves_of["person"].bars(np.array([answer.value]), np.array([2]), errors)
+    assert answer.error == pytest.approx(by_hand[0])
+    wider = replace(
+        predicted, curves_of={**predicted.curves_of, ANY: predicted.curves_of[ANY].scaled({1: 4.0})}
+    )
+    other = replace(
+        made,
+        certificate=Certificate.of(made.certificate.plain() | {"predicted_error": wider.to_json()}),
+    )
+    for text, of in (("region = Coast & person = 2", None), ("sex = male", "person")):
+        assert other.answer(text, of=of).error == made.answer(text, of=of).error
+    assert other.answer("any(sex = male)").error > 2 * made.answer("any(sex = male)").error
 
 
 def test_rows_and_pairs_have_criteria(tables: dict[str, pd.DataFrame]) -> None:

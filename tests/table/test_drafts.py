@@ -2,6 +2,10 @@
 
 from __future__ import annotations
 
+import contextlib
+import io
+import re
+import sqlite3
 from pathlib import Path
 
 import numpy as np
@@ -10,7 +14,9 @@ import pytest
 
 import dualquery
 from dualquery import Categorical, Numeric
+from dualquery.cli import run
 from dualquery.errors import DataError, SchemaError
+from dualquery.table.database import Database
 from dualquery.table.dates import Dates
 from dualquery.table.schema import parse_schema, read_schema
 
@@ -305,3 +311,90 @@ def test_tables_of_counts_are_asked_about(name: str, data_folder: Path) -> None:
     assert "# is a row of this file several records" in str(
         dualquery.schema_draft(data_folder / f"{name}.csv")
     )
+
+
+KEYED = """
+create table household (hh integer primary key, head integer, region text not null);
+create table job (code varchar(9) primary key, skill text);
+create table person (pid integer primary key, hh integer not null references household, job varchar(9)
+    references job (code), partner integer references person (pid), age integer);
+create table spell (pid integer references person, days integer);
+"""
+CIRCLE = """
+create table a (x int primary key, y int references b);
+create table b (y int primary key, x int references a);
+"""
+
+
+@pytest.fixture(scope="module")
+def keyed(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    path = tmp_path_factory.mktemp("keyed") / "census.sqlite"
+    with sqlite3.connect(path) as connection:
+        connection.executescript(KEYED)
+        connection.execute("insert into household values (1, 2, 'a secret')")
+    return path
+
+
+def drafted_database(source: Path | str, *flags: str) -> str:
+    out = io.StringIO()
+    with contextlib.redirect_stdout(out):
+        assert run(["schema", "draft", str(source), *flags]) == 0
+    return out.getvalue()
+
+
+def completed(text: str) -> str:
+    """As a steward completes it: how many, and the values of each attribute."""
+    text = text.replace("# at_most = …", "at_most = 6").replace(
+        "# [[table.attribute]]\n# name", "[[table.attribute]]\nname"
+    )
+    return re.sub(r"# # .*", 'values = ["1", "2"]', text)
+
+
+def test_keys_that_a_database_declares_become_a_schema_of_it(keyed: Path) -> None:
+    text = drafted_database(keyed, "--public", "job")
+    assert "secret" not in text
+    assert '"spell": no key leads from it to household in one step' in text
+    with pytest.raises(SchemaError, match="'person' needs 'at_most'"):
+        parse_schema(completed(text).replace("at_most = 6", ""), origin="t")
+    found = parse_schema(completed(text), origin="t").domain
+    assert isinstance(found, Database)
+    person = found.child("person")
+    assert (found.root.name, found.root.key, person.link, person.at_most) == ("household", "hh", "hh", 6)
+    assert [column.name for column in found.root.own] == ["head", "region"]
+    assert [column.name for column in person.own] == ["age"]
+    assert [(each.name, each.key, each.link) for each in person.lookups] == [("job", "code", "job")]
+
+
+@pytest.mark.parametrize(
+    ("script", "flags", "said"),
+    [
+        (KEYED, (), "several tables could be protected, household, job: say which one is"),
+        (KEYED, ("--protect", "household"), "rows of 'person' hang on 'job', too"),
+        (KEYED, ("--protect", "spell"), "no table has a foreign key to 'spell'"),
+        (KEYED, ("--public", "jobs"), "the database has no table 'jobs'"),
+        (KEYED, ("--protect", "job", "--public", "job"), "cannot be protected and public"),
+        (CIRCLE, (), "tables refer to each other in a circle, a, b: say which one is protected"),
+        ("create table a (x int, y int, primary key (x, y)); "
+         "create table b (z int, u int, foreign key (z, u) references a)",
+         (), "'b' refers to 'a' by several columns (z, u)"),
+        ("create table a (x int primary key); create table b (x int references a, y int references a)",
+         (), "'b' refers to 'a' by several columns (x), in several ways"),
+        ("create table a (x int)", ("--protect", "a"), "--protect and --public are for a whole database"),
+    ],
+)  # fmt: skip
+def test_keys_that_say_no_database_are_told_in_a_sentence(
+    tmp_path: Path, script: str, flags: tuple[str, ...], said: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    path = tmp_path / "some.sqlite"
+    with sqlite3.connect(path) as connection:
+        connection.executescript(script)
+    assert run(["schema", "draft", str(path), *flags, "--out", str(tmp_path / "schema.toml")]) == 2
+    assert said[1:] in " ".join(capsys.readouterr().err.split())
+    assert not (tmp_path / "schema.toml").exists()
+
+
+def test_a_circle_is_none_where_it_is_said_who_is_protected(tmp_path: Path) -> None:
+    path = tmp_path / "some.sqlite"
+    with sqlite3.connect(path) as connection:
+        connection.executescript(CIRCLE)
+    assert 'protect = "a"\n\n[[table]]\nname = "a"\nkey = "x"' in drafted_database(path, "--protect", "a")

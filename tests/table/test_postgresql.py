@@ -15,13 +15,15 @@ from dualquery.counting import MemoryCounter, SpilledCounter
 from dualquery.counting.opening import open_counter
 from dualquery.errors import DataError
 from dualquery.queries.families import from_spec
+from dualquery.table.database import Database
 from dualquery.table.dates import dates
 from dualquery.table.domain import Categorical, Domain, Items, Numeric
 from dualquery.table.encoding import encode, record_blocks
 from dualquery.table.reading.postgresql import PostgresTable
-from dualquery.table.schema import Schema, schema_text
+from dualquery.table.schema import Schema, parse_schema, schema_text
 from tests.counting.test_streams import PEOPLE, people
 from tests.ledger.conftest import Server, server  # noqa: F401 - a fixture
+from tests.table.test_drafts import completed, drafted_database
 
 ROWS = 3000
 
@@ -174,3 +176,40 @@ def test_a_schema_is_drafted_from_a_table_of_a_database_and_held_against_it(
     assert run(["schema", "check", str(inside), url, "--table", "people", "--quiet"]) == 0
     assert run(["schema", "check", str(inside), str(file), "--table", "people"]) == 2
     assert "--table names a table of a database" in capsys.readouterr().err
+
+
+def test_keys_of_a_database_are_drafted_without_a_look_at_cells(server: Server) -> None:  # noqa: F811
+    made = server.new_database()
+    with psycopg.connect(made, autocommit=True) as connection:
+        connection.execute("CREATE TYPE sexes AS ENUM ('female', 'male')")
+        connection.execute(
+            "CREATE TABLE household (hh integer PRIMARY KEY, region text NOT NULL, owns boolean NOT NULL)"
+        )
+        connection.execute('CREATE TABLE "Job" (code text PRIMARY KEY, skill text)')
+        connection.execute(
+            "CREATE TABLE person (pid serial PRIMARY KEY, hh integer REFERENCES household, sex sexes, age integer, "
+            'job text REFERENCES "Job", partner integer REFERENCES person)'
+        )
+        connection.execute("CREATE SCHEMA other")
+        connection.execute("CREATE TABLE other.hidden (hh integer REFERENCES household)")
+        # Whoever may not read a cell may read the structure.
+        connection.execute("CREATE ROLE clerk LOGIN PASSWORD 'plain'")
+    clerk = made.replace(made.split("//")[1].split("@")[0], "clerk:plain")
+    text = drafted_database(clerk, "--public", "Job")
+    found = parse_schema(completed(text), origin="t").domain
+    assert isinstance(found, Database)
+    assert [column.name for column in found.root.own] == ["region", "owns"]
+    assert found.root.own[1].labels == ("true", "false")
+    person = found.child("person")
+    assert [column.name for column in person.own] == ["sex", "age"]
+    assert person.own[0].labels == ("female", "male", "missing")
+    assert [(each.name, each.key, each.link) for each in person.lookups] == [("Job", "code", "job")]
+    assert "hidden" not in text
+    with psycopg.connect(made) as connection:
+        connection.execute("INSERT INTO household VALUES (1, '1', true), (2, '2', false)")
+        connection.execute(
+            "INSERT INTO person (hh, sex, age) VALUES (1, 'male', 2), (1, NULL, 1), (2, 'female', 1)"
+        )
+        connection.execute("INSERT INTO \"Job\" VALUES ('x', '1')")
+    schema = parse_schema(completed(text).replace('["1", "2"]', '["1", "2", ""]'), origin="t")
+    assert encode(made, schema).rows == 2

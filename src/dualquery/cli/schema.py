@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 from dualquery.cli.flags import argument, budget_from, option, table_of, with_flags
 from dualquery.cli.output import ProgressBars, say
-from dualquery.errors import SchemaError
+from dualquery.errors import SchemaError, writing
 from dualquery.privacy.budget import Neighbours
 
 if TYPE_CHECKING:
@@ -49,6 +49,12 @@ if TYPE_CHECKING:
     ),
     dry_run=option("Say what a private draft would see, and stop: nothing is counted or charged."),
     force=(bool, False, option("Make a private draft even where it would see little.")),
+    protect=option(
+        "Of a whole database: the table whose rows are protected. [default: what its keys say]", "TABLE"
+    ),
+    public=option(
+        "Of a whole database: a table that protects nobody, like a code list. May be repeated.", "TABLE"
+    ),
     encoding=option("The encoding of a text file that is not UTF-8, such as `latin-1` or `cp1252`.", "NAME"),
     out=option("Where to write it. [default: print it]", "FILE"),
 )
@@ -65,6 +71,8 @@ def draft(
     dry_run: bool = False,
     encoding: str | None = None,
     named: str | None = None,
+    protect: str | None = None,
+    public: list[str] | None = None,
     out: Path | None = None,
     quiet: bool = False,
     **private: Any,
@@ -76,13 +84,30 @@ def draft(
     ```
     dualquery schema draft people.csv --out schema.toml
     dualquery schema draft people.csv --epsilon 0.3 --ledger people.ledger --known codes.toml --out schema.toml
+    dualquery schema draft postgresql://user@host/census --protect household --public job
     ```
     """
-    from dualquery.table.draft import certificate_beside, schema_draft
+    from dualquery.table.draft import certificate_beside, database_draft, schema_draft
+    from dualquery.table.reading import declared
 
     for file in () if out is None else (out, certificate_beside(out)) if epsilon is not None else (out,):
         if file.exists():
             raise SchemaError(f"'{file}' exists already; choose another name, or remove it first")
+    whole = None
+    if table is not None and named is None and public_reference is None and epsilon is None:
+        whole = declared(table)
+    if whole is not None:
+        text = database_draft(whole, protect, public or ())
+        if out is None:
+            print(text, end="")
+        else:
+            with writing(out, SchemaError):
+                out.write_text(text, encoding="utf-8")
+        return
+    if protect is not None or public:
+        raise SchemaError(
+            "--protect and --public are for a whole database of PostgreSQL or SQLite that declares keys"
+        )
     source = None if table is None else table_of(table, named)
     bins: dict[str, Any] = {"quantiles": quantiles, "for_epsilon": for_epsilon}
     if epsilon is None:

@@ -31,7 +31,7 @@ from dualquery.fitting.reweighting import WeighedRows, joined, reweighted
 from dualquery.fitting.shrink import RATIOS, relative_posterior
 from dualquery.queries.tables import Tables, centred
 from dualquery.table.domain import Domain
-from dualquery.types import Cells, Done, Reals, Set, no_progress
+from dualquery.types import Cells, Done, Integers, Reals, Set, no_progress
 
 NEW_ROWS = 20_000  # mutants, and as many independent rows
 MUTATION = (0.02, 0.9)  # the least and the largest chance that an attribute of a mutant is drawn again
@@ -163,17 +163,26 @@ def share_borne_out(
     Where it is neither, noise is thinned again: the mean over K times has (1 + 1/Kτ) of the (1 + 1/τ) that the noise
     of one y″ is larger than that of y.
     """
-    above = below = share = 0.0
-    for times in range(1, THINNINGS + 1):
+
+    def halves(times: int) -> tuple[float, float, float]:
         first, second = thinned(known, rng)
         held, *_ = around(first, public, rng, STEPS // 2)
         tell()
-        more, larger = _agreement(second, held, refit(first, effort, rng, no_progress))
+        return *_agreement(second, held, refit(first, effort, rng, no_progress)), 1.0
+
+    return borne_out(halves)
+
+
+def borne_out(halves: Callable[[int], tuple[float, float, float]]) -> float:
+    """α from Σ ⟨y″ − B, A − B⟩/s² and Σ ‖A − B‖²/s² of some halves of the noise, and what it is believed to be."""
+    above = below = share = 0.0
+    for times in range(1, THINNINGS + 1):
+        more, larger, belief = halves(times)
         above, below = above + more, below + larger
         known_by = (1 + 1 / THINNED) / (times + 1 / THINNED)  # 1/K of it, over the noise that is left
-        share = (known_by * above + 1 / BELIEF**2) / (known_by * below + 1 / BELIEF**2)
+        share = (known_by * above + belief / BELIEF**2) / (known_by * below + 1 / BELIEF**2)
         off = SURE / math.sqrt(max(known_by * below, LEAST_CELL))
-        if share + off >= 1:
+        if belief >= 0.5 and share + off >= 1:
             return 1.0
         if share <= off:
             return 0.0
@@ -340,8 +349,13 @@ class Support:
 
     def mixed(self, weights: Reals, parts: Reals) -> Reals:
         """The weights, such that the parts have these masses."""
-        mass = np.bincount(self.part, weights, minlength=3)
-        return weights * (parts / mass)[self.part]
+        return remixed(weights, self.part, parts)
+
+
+def remixed(weights: Reals, part: Integers, masses: Reals) -> Reals:
+    """Weights, such that the parts they belong to have these masses."""
+    mass = np.bincount(part, weights, minlength=3)
+    return weights * (masses / mass)[part]
 
 
 def _drawn_from(
@@ -367,11 +381,17 @@ def _trust(
         return np.array([0.0, 0.0, 1.0]) + LEAST_SHARES, float(NUMBERS[0])
     seen = joined([known.interactions[sets[n]] / known.total for n in told])
     kept = [
-        np.full(parts[0][n].size, known.variance[sets[n]] / known.total**2 * _kept(parts[0][n])) for n in told
+        np.full(parts[0][n].size, known.variance[sets[n]] / known.total**2 * kept_by_centring(parts[0][n]))
+        for n in told
     ]
     noise = np.concatenate(kept)
     raw = np.array([joined([each[n] for n in told]) for each in parts])
     cells = np.array([joined([centred(each[n]) for n in told]) for each in parts])
+    return believed(seen, noise, cells, raw, most)
+
+
+def believed(seen: Reals, noise: Reals, cells: Cells, raw: Cells, most: float) -> tuple[Reals, float]:
+    """The same of cells that were seen with noise of these variances: what parts say of them, and their variances."""
     numbers = np.append(NUMBERS[most > NUMBERS], most)
     points = []
     for mutants in SHARES_OF_MUTANTS:
@@ -392,6 +412,6 @@ def _trust(
     return masses / masses.sum(), math.exp(logarithm)
 
 
-def _kept(cells: Cells) -> float:
+def kept_by_centring(cells: Cells) -> float:
     """What centring leaves of a cell's variance."""
     return math.prod((k - 1) / k for k in cells.shape)

@@ -19,6 +19,7 @@ import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import cached_property
+from typing import Protocol
 
 import numpy as np
 from numpy.typing import NDArray
@@ -148,7 +149,17 @@ def deal(codes, members, strides, starts, wanted, order, over, out):  # type: ig
         out[r] = whole + up
 
 
-def reweighted(rows: WeighedRows, prior: Reals, target: Reals, penalty: Reals, steps: int) -> Reals:
+class Weighed(Protocol):
+    """Rows, or units (`fitting.public_units`), of which tables are made again and again."""
+
+    def totals(self, weights: Reals, /) -> Reals: ...
+
+    def said(self, numbers: Reals, /) -> Reals: ...
+
+    def centred(self, numbers: Reals, /) -> Reals: ...
+
+
+def reweighted(rows: Weighed, prior: Reals, target: Reals, penalty: Reals, steps: int) -> Reals:
     """The weights w that are least far from the prior's, where tables come near to the target; they sum to one."""
     logarithm = np.log(np.maximum(prior / prior.sum(), np.finfo(np.float64).tiny))
     scale = 1 / np.sqrt(penalty + LEAST_PENALTY)

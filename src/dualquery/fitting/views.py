@@ -91,7 +91,7 @@ def mass_of(view: View) -> Reals:
 
 
 @dataclass(frozen=True)
-class _Likely:
+class Likely:
     """A view (None: the units themselves) and its tables as they are likely to be."""
 
     view: View | None
@@ -115,23 +115,23 @@ class _Likely:
         number: Measured,
         told: Sequence[Measured],
         rng: np.random.Generator,
-    ) -> _Likely:
+    ) -> Likely:
         """Of what is known; attributes of one value say nothing and are known."""
         number = Measured((), np.maximum(number.values, 1.0), max(number.variance, LEAST))
         constant = [
             Measured((j,), np.zeros(1), number.variance) for j, size in enumerate(domain.sizes) if size == 1
         ]
         known = MeasuredTables.nothing(domain).joined([number, *told, *constant]).counted()
-        return _Likely(view, PairTargets.of(known, rng, MORE_LIKELY))
+        return Likely(view, PairTargets.of(known, rng, MORE_LIKELY))
 
 
-def _units(measured: MeasuredTables, rng: np.random.Generator) -> _Likely:
+def _units(measured: MeasuredTables, rng: np.random.Generator) -> Likely:
     told = [Measured(s, cells, measured.variance[s]) for s, cells in measured.interactions.items() if s]
     number = Measured((), np.array(measured.total), measured.variance[()])
-    return _Likely.of(None, measured.domain, number, told, rng)
+    return Likely.of(None, measured.domain, number, told, rng)
 
 
-def _rows(units: _Likely, given: MeasuredViews, rng: np.random.Generator) -> _Likely:
+def _rows(units: Likely, given: MeasuredViews, rng: np.random.Generator) -> Likely:
     """The view of rows, with the margins of the unit's attributes as its own tables tell them."""
     view, ones, measured = given.rows, units.wanted.ones, units.wanted.measured
     mass, margins = mass_of(view), []
@@ -140,10 +140,10 @@ def _rows(units: _Likely, given: MeasuredViews, rng: np.random.Generator) -> _Li
         margin = table @ mass / max(float(table.sum()), LEAST)
         margins.append(Measured((j,), centred(margin * measured.total), measured.variance[(j,)]))
     number = Measured((), np.array(measured.total * float(ones[given.size] @ mass)), measured.variance[()])
-    return _Likely.of(view, view.domain, number, [*given.of_rows, *margins], rng)
+    return Likely.of(view, view.domain, number, [*given.of_rows, *margins], rng)
 
 
-def _pairs(units: _Likely, rows: _Likely, given: MeasuredViews, rng: np.random.Generator) -> _Likely:
+def _pairs(units: Likely, rows: Likely, given: MeasuredViews, rng: np.random.Generator) -> Likely:
     """The view of pairs, with the margins of a row's attributes as rows by sizes tell them; a table of an attribute
     with itself is made symmetric, which leaves (k + 1)/2k of its noise. Of a row and the next one neither holds.
     """
@@ -162,7 +162,7 @@ def _pairs(units: _Likely, rows: _Likely, given: MeasuredViews, rng: np.random.G
             margin *= number / max(float(margin.sum()), LEAST)
             variance = rows.wanted.measured.variance[(width + a,)]
             told += [Measured((j,), centred(margin), variance) for j in (width + a, width + own + a)]
-    return _Likely.of(
+    return Likely.of(
         given.pairs, given.pairs.domain, Measured((), np.array(number), measured.variance[()]), told, rng
     )
 
@@ -189,7 +189,7 @@ class _Asked:
         return replace(self, target=replace(self.target, target=self.target.target + part * short))
 
 
-def _asked(likely: _Likely, units: float, width: int) -> Iterator[_Asked]:
+def _asked(likely: Likely, units: float, width: int) -> Iterator[_Asked]:
     """The tables of a view in numbers a unit, leaning in logarithms. One-way tables of a unit's attributes are asked
     of the units alone, and those of rows in the view of rows alone, where rows lean to a tree, too."""
     view, wanted = likely.view, likely.wanted
@@ -222,7 +222,8 @@ class Everything:
     tallies: tuple[tuple[Tallies, Measured], ...]
     noise: float
     total: float
-    rows: tuple[_Likely, ...]
+    units: Likely
+    rows: tuple[Likely, ...]
 
     @staticmethod
     def of(measured: MeasuredTables, views: Sequence[MeasuredViews], rng: np.random.Generator) -> Everything:
@@ -243,7 +244,9 @@ class Everything:
             )
             for each in asked
         )
-        return Everything(weighed, tuple(t for given in views for t in given.tallies), noise, total, rows)
+        return Everything(
+            weighed, tuple(t for given in views for t in given.tallies), noise, total, units, rows
+        )
 
     @property
     def targets(self) -> list[UnitTarget]:
@@ -344,7 +347,7 @@ def started(
     database: Database,
     measured: MeasuredTables,
     views: Sequence[MeasuredViews],
-    likely: Sequence[_Likely],
+    likely: Sequence[Likely],
     number: int,
     rng: np.random.Generator,
 ) -> Units:

@@ -24,6 +24,8 @@ between its halves, which share nothing: h_b(q) = (q(one half) − q(other half)
 e_b(q). It is counted as if the rows were as many as the table has records, or as the release has rows where these are
 fewer: of e² there counts the part 1 − (1 − rows/more) Σh²/Σe², the sums over all questions about as many attributes.
 
+Rows that hang on units, and any, all and count of them, err in ways of their own, and have curves of their own.
+
 The bar holds the truth for 95 of 100 questions (`experiments/coverage.py`). It is nowhere zero: nothing is known
 better than to one record, and what none of N rows has may be had by 3/N of the records (the rule of three).
 """
@@ -47,16 +49,19 @@ from dualquery.mechanisms.artefact import Artefact, SyntheticRecords
 from dualquery.queries.group import Group
 from dualquery.queries.random_families import Stream, mixed_questions
 from dualquery.queries.statistics import Countable
+from dualquery.queries.random_families import Stream, hanging_questions, mixed_questions
+from dualquery.queries.views import over_units
 from dualquery.table.records import Records, SparseItems
 from dualquery.table.units import Units
-from dualquery.types import Flags, Fractions, Integers, Progress, silent
+from dualquery.types import Fractions, Integers, Progress, silent
 
 LEVEL = 0.95
 BAR = NormalDist().inv_cdf((1 + LEVEL) / 2)  # deviations of a normal error, that its bar is wide
 STUDENT = 2.306004135204166  # t_{.975, 8}: the quantile of Student's law with 2 · REPLICAS degrees of freedom
-STUDENT_ALONE = 2.7764451051977987  # t_{.975, 4}, with REPLICAS of them
 MOST_ATTRIBUTES = 5  # a question about more is taken as one about so many
 QUESTIONS = 1_000  # of each number of attributes, that a curve is learned from
+QUESTIONS_OF_UNITS = 100  # the same with any, all and count
+ANY = "any"  # their curves, beside those of tables: none has this name
 POINTS = 16  # of a curve
 ASKED_ABOUT = 100  # attributes at most
 
@@ -133,6 +138,13 @@ class ErrorCurves:
             part[mine] = np.interp(_folded(answers[mine]), known, parts)
         return error, part
 
+    def to_json(self) -> list[list[list[float]]]:
+        return [[list(point) for point in curve] for curve in self.curves]
+
+    @staticmethod
+    def from_json(data: Sequence[Sequence[Sequence[float]]]) -> ErrorCurves:
+        return ErrorCurves(tuple(tuple(CurvePoint(*point) for point in curve) for curve in data))
+
     def part(self, order: int) -> float:
         """Of a replica's errors on questions about so many attributes the part that counts."""
         return self.curves[min(order, len(self.curves)) - 1][0].part
@@ -151,15 +163,11 @@ class ErrorCurves:
             )
         )
 
-    def bars(
-        self, answers: Fractions, orders: Orders, errors: Sequence[Fractions], alone: Flags | bool = False
-    ) -> Fractions:
-        """The half-width of a 95% interval: t √((B · curve² + Σ e_b²) / 2B), of e_b the part that counts; and, where
-        no curve knows a question (any, all and count), t √(Σ e_b² / B)."""
+    def bars(self, answers: Fractions, orders: Orders, errors: Sequence[Fractions]) -> Fractions:
+        """The half-width of a 95% interval: t √((B · curve² + Σ e_b²) / 2B), of e_b the part that counts."""
         error, part = self.at(answers, orders)
         seen = np.sum(np.square(part * np.array(errors)), axis=0)
-        of_both = STUDENT * np.sqrt((len(errors) * error**2 + seen) / (2 * len(errors)))
-        widths: Fractions = np.where(alone, STUDENT_ALONE * np.sqrt(seen / len(errors)), of_both)
+        widths: Fractions = STUDENT * np.sqrt((len(errors) * error**2 + seen) / (2 * len(errors)))
         return widths
 
 
@@ -180,12 +188,36 @@ def learned_curves(
     attributes = asked_about(released, stream)
     orders = np.repeat(np.arange(1, min(MOST_ATTRIBUTES, len(attributes)) + 1), QUESTIONS)
     group = mixed_questions(released.domain, attributes, orders, stream)
+    return _curves_of(group, orders, released.rows, records, replicas)
+
+
+def linked_curves(
+    released: Units, records: int, replicas: Sequence[Replica], stream: Stream
+) -> dict[str, ErrorCurves]:
+    """Of a database the curves of questions about the rows of each child table, by its name, and those of any, all
+    and count (`ANY`).
+    """
+    database, found, asked = released.database, dict[str, ErrorCurves](), []
+    for child in database.children:
+        joined = [each.joined(child.name) for each in replicas]
+        rows = released.joined(child.name)
+        found[child.name] = learned_curves(rows, rows.rows * records // max(1, released.rows), joined, stream)
+        width = min(MOST_ATTRIBUTES, int((child.domain.sizes > 1).sum()))
+        orders = np.repeat(np.arange(1, width + 1), QUESTIONS_OF_UNITS)
+        asked += hanging_questions(database, child.name, orders, stream)
+    group = over_units(database, asked)
+    return found | {ANY: _curves_of(group, group.orders, released.rows, records, replicas)}
+
+
+def _curves_of(
+    group: Group, orders: Orders, released: int, records: int, replicas: Sequence[Replica]
+) -> ErrorCurves:
     seen = together(lambda replica: replica.seen(group), replicas)
     answers = _folded(np.mean([each.answers for each in seen], axis=0))
     whole = np.mean([each.errors**2 for each in seen], axis=0)
     apart = np.mean([each.apart**2 for each in seen], axis=0)
     rows = replicas[0].rows
-    less = rows / min(released.rows, max(rows, records))  # of the rows' sampling error counts so much
+    less = rows / min(released, max(rows, records))  # of the rows' sampling error counts so much
     return ErrorCurves(
         tuple(
             _curve(answers[mine], whole[mine], apart[mine], less)

@@ -24,6 +24,7 @@ import numpy as np
 
 from dualquery.fitting.fitter import COUNT_SECONDS, Effort
 from dualquery.fitting.measured import Measured, Numbers
+from dualquery.fitting.public_units import PublicUnits, fitted_with_public
 from dualquery.fitting.views import MeasuredViews, fitted_units, in_full, rows_in_full
 from dualquery.mechanisms.artefact import synthetic, usual_rows
 from dualquery.mechanisms.floors import HANGING
@@ -259,9 +260,19 @@ def run(plan: Plan[Any], curator: Curator, rng: np.random.Generator, progress: P
         views.append(_measured(each, database, full[each.child], curator, paid, neighbours))
     progress("measuring", len(stages), len(stages))
     tell: Done = lambda done, total: progress("fitting", done, total)  # noqa: E731
-    units, misfits = fitted_units(known, views, chosen.synthetic_rows, rng, tell)
-    settled = replace(plan, parameters=replace(chosen, full=full))
-    return Outcome(artefact=synthetic(units), measured=(*known.kept, *_kept(misfits)), settled=settled)
+    prior, trust = task.prior, None
+    if isinstance(prior, PublicUnits):
+        units, misfits, trust = fitted_with_public(known, views, prior, chosen.synthetic_rows, rng, tell)
+        task = replace(task, prior=replace(prior, share=trust.share))
+    else:
+        units, misfits = fitted_units(known, views, chosen.synthetic_rows, rng, tell)
+    return Outcome(
+        artefact=synthetic(units),
+        notes=() if trust is None else (trust.words,),
+        measured=(*known.kept, *_kept(misfits)),
+        settled=replace(plan, task=task, parameters=replace(chosen, full=full)),
+        trust=trust,
+    )
 
 
 def _kept(misfits: Mapping[str, float]) -> list[Measured]:
@@ -362,4 +373,5 @@ LINKED = Mechanism(
     paid_by=(Accounting.GAUSSIAN, Accounting.ZCDP),
     replica=replica,
     plays=("database",),
+    starts_from_prior=True,
 )

@@ -31,6 +31,7 @@ from dualquery.fitting.inside import placed
 from dualquery.fitting.measured import Measured
 from dualquery.fitting.prior import Trust
 from dualquery.fitting.public_rows import PublicRows
+from dualquery.fitting.public_units import PublicUnits
 from dualquery.fitting.totals import Totals
 from dualquery.game import Snapshot
 from dualquery.mechanisms.artefact import Artefact, BareAnswers, SyntheticRecords, usual_rows
@@ -68,7 +69,7 @@ class Task:
     budget: Budget
     rows_variance: float | None = None
     places: bool = False
-    prior: PublicRows | None = None  # rows that are public already (`fitting.prior`)
+    prior: PublicRows | PublicUnits | None = None  # what is public already (`fitting.prior`)
     totals: Totals | None = None  # that rows are to meet (`fitting.totals`)
     earlier: tuple[Measured, ...] = ()  # of the same table, paid for before (`fitting.measured.CellSums`)
 

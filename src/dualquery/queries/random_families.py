@@ -15,7 +15,10 @@ from dualquery.errors import QueryError
 from dualquery.queries.conjunctions import Conjunctions
 from dualquery.queries.group import NONE, Predicates, concatenated, equalities, equality_literal
 from dualquery.queries.language import attribute_named, ranked_codes
+from dualquery.queries.language.formula import Literal, Query, canonical
+from dualquery.queries.views import Counted
 from dualquery.queries.workload import Workload, check_count, check_order
+from dualquery.table.database import Database
 from dualquery.table.domain import Domain
 from dualquery.types import Flags, Integers, Words
 
@@ -238,6 +241,24 @@ def mixed_questions(domain: Domain, attributes: Integers, orders: Integers, stre
     literals = 2 * predicate + stream.coins(predicate.shape)
     literals[np.arange(most) >= orders[:, None]] = NONE
     return Conjunctions(domain, Predicates.of(pairs), literals.astype(np.int32))
+
+
+def hanging_questions(
+    database: Database, child: str, orders: Integers, stream: Stream
+) -> list[tuple[Query, tuple[Counted, ...]]]:
+    """any, all, and two and more in turn, of such questions about a row of a child table."""
+    own = database.width + np.flatnonzero(database.child(child).domain.sizes > 1)
+    drawn = mixed_questions(database.view_domain(child), own, orders, stream)
+    known, asked = drawn.predicates, list[tuple[Query, tuple[Counted, ...]]]()
+    for place, literals in enumerate(drawn.literals.tolist()):
+        held = [(each >> 1, bool(each & 1)) for each in literals if each != NONE]
+        of_row = (Literal(int(known.attribute[p]), tuple(known.accepted(p).tolist()), no) for p, no in held)
+        number = Counted.of(database, child, Query(tuple(sorted(of_row))))
+        some = [Literal(database.width, (0,), True), Literal(database.width, (0,), False)]
+        if (most := len(number.values)) > 2:
+            some.append(Literal(database.width, *canonical((1 << most) - 4, most)))
+        asked.append((Query((some[place % len(some)],)), (number,)))
+    return asked
 
 
 def _accepted(size: int, stream: Stream) -> list[list[int]]:

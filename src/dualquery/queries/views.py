@@ -213,19 +213,24 @@ class Tallies:
         return np.array([isqrt(WHOLE**2 * min(t, c) // (t * c)) for t in cells], np.int64)
 
     def counts(self, units: Records) -> Integers:
-        members = cast("Units", units).members[self.database.place(self.child)]
         parts = []
         for attributes, multiplier in zip(self.sets, self.multipliers, strict=True):
-            *sizes, most = self.shape(attributes)
-            code, values = members.owner, prod(sizes)
-            for a, size in zip(attributes, sizes, strict=True):
-                code = code * size + cast("NDArray[np.unsignedinteger]", members.records.columns[a])
-            held, many = np.unique(code, return_counts=True)
-            cells = np.zeros(values * most, np.int64)
-            weights = self.weights(attributes)[members.sizes[held // values]]
-            np.add.at(cells, held % values * most + np.minimum(many, most) - 1, weights)
+            cells = np.zeros(prod(self.shape(attributes)), np.int64)
+            _, cell, weights = self.held(units, attributes)
+            np.add.at(cells, cell, weights)
             parts.append(multiplier * cells)
         return np.concatenate(parts)
+
+    def held(self, units: Records, attributes: Set) -> tuple[Integers, Integers, Integers]:
+        """What units add to the tallies of a set: the unit, the cell, how much."""
+        members = cast("Units", units).members[self.database.place(self.child)]
+        *sizes, most = self.shape(attributes)
+        code, values = members.owner, prod(sizes)
+        for a, size in zip(attributes, sizes, strict=True):
+            code = code * size + cast("NDArray[np.unsignedinteger]", members.records.columns[a])
+        held, many = np.unique(code, return_counts=True)
+        unit, cell = np.divmod(held, values)
+        return unit, cell * most + np.minimum(many, most) - 1, self.weights(attributes)[members.sizes[unit]]
 
     def bound(self) -> Bound:
         """Of a set t · w and t · w² of the unit where these are largest; two units may share no cell."""

@@ -20,7 +20,7 @@ import platform
 import re
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import suppress
-from dataclasses import asdict, dataclass, field
+from dataclasses import asdict, dataclass, field, replace
 from datetime import UTC, datetime
 from enum import Enum
 from importlib.metadata import PackageNotFoundError, version
@@ -33,10 +33,19 @@ import numpy as np
 from dualquery import __version__
 from dualquery.errors import ReleaseError
 from dualquery.loops import together
-from dualquery.mechanisms.error_bars import LEVEL, CurvePoint, ErrorCurves, Replica, learned_curves
+from dualquery.mechanisms.error_bars import (
+    ANY,
+    LEVEL,
+    CurvePoint,
+    ErrorCurves,
+    Replica,
+    learned_curves,
+    linked_curves,
+)
 from dualquery.queries.random_families import Stream
 from dualquery.table.records import Records
 from dualquery.table.schema import Schema, parse_schema, schema_text
+from dualquery.table.units import Units
 
 if TYPE_CHECKING:
     from dualquery.mechanisms.mechanism import AnyMechanism, Outcome, Plan
@@ -255,12 +264,13 @@ class PredictedError:
     """Errors as fractions of the table; None where nothing is predicted.
 
     `edges` and `counts` are the histogram of the errors that replicas make on the queries of the workload; empty,
-    like the curves, where there are no replicas.
+    like the curves, where there are no replicas. `curves_of` are those of a database (`linked_curves`).
     """
 
     mean: float | None
     maximum: float | None
     curves: ErrorCurves = field(default_factory=ErrorCurves)
+    curves_of: Mapping[str, ErrorCurves] = field(default_factory=dict)
     edges: tuple[float, ...] = ()
     counts: tuple[int, ...] = ()
 
@@ -275,14 +285,37 @@ class PredictedError:
         stream = Stream(seed + len(replicas))  # another one than those that drew the replicas
         curves = learned_curves(released, plan.task.rows, replicas, stream)
         counts, edges = np.histogram(_workload_errors(plan, replicas, seed), bins=HISTOGRAM_BARS)
-        return PredictedError(mean, maximum, curves, tuple(map(float, edges)), tuple(map(int, counts)))
+        of_tables = (
+            linked_curves(released, plan.task.rows, replicas, stream) if isinstance(released, Units) else {}
+        )
+        return PredictedError(
+            mean, maximum, curves, of_tables, tuple(map(float, edges)), tuple(map(int, counts))
+        )
+
+    def about(self, kind: str) -> ErrorCurves:
+        """Of questions about the rows of a table of a database, or with any, all and count; "": about units."""
+        return self.curves_of.get(kind, self.curves)
+
+    def scaled(self, scales: Mapping[tuple[str, int], float]) -> PredictedError:
+        """With bars as many times as wide as a check has found; those of any, all and count as the widest of rows and
+        of pairs of rows: they are no tables of these.
+        """
+        by = {of: {order: scale for (each, order), scale in scales.items() if each == of} for of, _ in scales}
+        by[ANY] = {1: max([1.0, *(scale for (of, _), scale in scales.items() if of)])}
+        curves_of = {kind: curves.scaled(by.get(kind, {})) for kind, curves in self.curves_of.items()}
+        return replace(self, curves=self.curves.scaled(by.get("", {})), curves_of=curves_of)
 
     def to_json(self) -> dict[str, Any]:
         return {
             "level": LEVEL,
             "mean": self.mean,
             "max": self.maximum,
-            "curves": [[list(point) for point in curve] for curve in self.curves.curves],
+            "curves": self.curves.to_json(),
+            **(
+                {"curves_of": {k: each.to_json() for k, each in self.curves_of.items()}}
+                if self.curves_of
+                else {}
+            ),
             "histogram": {"edges": list(self.edges), "counts": list(self.counts)},
         }
 
@@ -292,7 +325,8 @@ class PredictedError:
         return PredictedError(
             data["mean"],
             data["max"],
-            ErrorCurves(tuple(tuple(CurvePoint(*point) for point in curve) for curve in data["curves"])),
+            ErrorCurves.from_json(data["curves"]),
+            {name: ErrorCurves.from_json(each) for name, each in data.get("curves_of", {}).items()},
             tuple(histogram["edges"]),
             tuple(histogram["counts"]),
         )
@@ -456,6 +490,7 @@ FIELDS: dict[str, Any] = {
         "max": NUMBER.or_null(),
         "level": CHANCE,
         "curves": FieldKind("lists of triples of numbers, by increasing answer", _list_of(_curve)),
+        "curves_of?": FieldKind("a list of tables and their curves", _named(_list_of(_curve))),
         "histogram": FieldKind("the edges and counts of a histogram", _histogram),
     },
     "warnings": TEXTS,

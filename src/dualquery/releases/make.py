@@ -192,8 +192,7 @@ def release(
     measured = outcome.measured
     if isinstance(seen, Check):
         scales = scales_of(seen, predicted.curves, replicas)
-        of_units = {order: scale for (of, order), scale in scales.items() if not of}
-        predicted = replace(predicted, curves=predicted.curves.scaled(of_units))
+        predicted = predicted.scaled(scales)
         measured = (*measured, seen.measured())
     accepted = checking.accepted(seen)
     whole = known.rows if meeting is None else meeting.number

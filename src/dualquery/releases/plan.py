@@ -26,6 +26,7 @@ from dualquery.counting import Counter
 from dualquery.errors import BudgetError, DataError, DualQueryError, SchemaError
 from dualquery.fitting.measured import Measured
 from dualquery.fitting.public_rows import PublicRows
+from dualquery.fitting.public_units import PublicUnits
 from dualquery.fitting.totals import Totals
 from dualquery.kinds import TIGHTEST_FIRST, choose
 from dualquery.mechanisms.mechanism import AnotherAccounting, AnyMechanism, Plan, Step, Task
@@ -189,7 +190,7 @@ class Request:
     workload: Workload
     options: Mapping[str, object]
     mechanism: str | None = None  # None: the program chooses
-    prior: PublicRows | None = None
+    prior: PublicRows | PublicUnits | None = None
     earlier: tuple[Measured, ...] = ()  # and paid for, by a private draft
     checking: Wanted = NOTHING_WANTED
     totals: Totals | None = None

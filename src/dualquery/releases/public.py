@@ -28,13 +28,16 @@ from numpy.typing import NDArray
 
 from dualquery.errors import BudgetError, DataError, DualQueryError
 from dualquery.fitting.public_rows import PublicRows
+from dualquery.fitting.public_units import PublicUnits
 from dualquery.fitting.totals import Totals
 from dualquery.ledger.book import Place
+from dualquery.mechanisms.artefact import SyntheticUnits
 from dualquery.privacy.budget import Budget, ReplaceWithin
 from dualquery.queries.tables import attribute_codes
 from dualquery.releases.release import Release
 from dualquery.releases.sentences import why_not_private
 from dualquery.releases.verify import verify
+from dualquery.table.database import Database
 from dualquery.table.dates import Dates
 from dualquery.table.domain import Categorical, Domain, Numeric
 from dualquery.table.encoding import encode
@@ -43,6 +46,7 @@ from dualquery.table.reading.postgresql import PostgresTable
 from dualquery.table.reading.source import WantedColumns
 from dualquery.table.records import Records
 from dualquery.table.schema import Schema
+from dualquery.table.units import Units, joined_units, units_in
 from dualquery.types import Integers, Set
 
 CERTIFICATE = "certificate.json"
@@ -52,8 +56,8 @@ Entry = dict[str, Any]  # of the certificate
 
 def public_rows(
     given: Any, origin: str | None, schema: Schema, table: Any, key: str | os.PathLike[str] | None = None
-) -> tuple[PublicRows | None, list[Entry]]:
-    """The rows of one prior or of several, and how the certificate names them.
+) -> tuple[PublicRows | PublicUnits | None, list[Entry]]:
+    """The rows of one prior or of several, or the units of a database, and how the certificate names them.
 
     With a public `key` every prior is to be the folder of a release that is signed by it.
     """
@@ -63,16 +67,26 @@ def public_rows(
             if said is not None:
                 raise DualQueryError(f"{what} was given and no prior; name it with --prior")
         return None, []
-    _refuse_special(schema, "a prior is")
+    if not isinstance(schema.domain, Database):
+        _refuse_special(schema, "a prior is for a database or")
     found, entries = [], []
     for each in priors:
         refuse_same(each, table)
         rows, entry = _read(each, origin, schema, key)
         found.append(rows)
         entries.append(entry)
-    codes = np.concatenate([each.codes for each in found])
-    weights = np.concatenate([each.weights * (each.number / each.weights.sum()) for each in found])
-    return PublicRows(codes, weights, sum(each.number for each in found)), entries
+    return _joined(found), entries
+
+
+def _joined(found: Sequence[PublicRows | PublicUnits]) -> PublicRows | PublicUnits:
+    """Several priors as one: each row or unit counts as much as its own prior says."""
+    number = sum(each.number for each in found)
+    units = [each.units for each in found if isinstance(each, PublicUnits)]
+    if units:
+        return PublicUnits(joined_units(units), number)
+    rows = [each for each in found if isinstance(each, PublicRows)]
+    weights = np.concatenate([each.weights * (each.number / each.weights.sum()) for each in rows])
+    return PublicRows(np.concatenate([each.codes for each in rows]), weights, number)
 
 
 def _listed(given: Any) -> list[Any]:
@@ -80,11 +94,11 @@ def _listed(given: Any) -> list[Any]:
     return [] if given is None else list(given) if isinstance(given, list | tuple) else [given]
 
 
-def _refuse_special(schema: Schema, words: str) -> None:
+def _refuse_special(schema: Schema, words: str, no: str = "") -> None:
     plain = all(isinstance(column, Categorical | Numeric | Dates) for column in schema.domain.columns)
     if schema.domain.kind != "records" or not plain:
         raise DualQueryError(
-            f"{words} for one table of attributes: no database, graph, points or codes, and no blocks of items"
+            f"{words} for one table of attributes: no {no}graph, points or codes, and no blocks of items"
         )
 
 
@@ -101,6 +115,10 @@ def _same(prior: object, table: object) -> bool:
     """Whether the same thing was named twice, or one name stands for a file that the other stands for, too."""
     if prior is table or (isinstance(prior, PostgresTable) and prior == table):
         return True
+    if isinstance(prior, Mapping):
+        return any(_same(each, table) for each in prior.values())
+    if isinstance(table, Mapping):
+        return any(_same(prior, each) for each in table.values())
     mine = {_identity(file): within for file, within in _files_of(prior)}
     others = ((_identity(file), within) for file, within in _files_of(table))
     return any(
@@ -144,7 +162,7 @@ def lacking(entries: Sequence[Entry], schema: Schema) -> tuple[str, ...]:
 
 def _read(
     given: Any, origin: str | None, schema: Schema, key: str | os.PathLike[str] | None
-) -> tuple[PublicRows, Entry]:
+) -> tuple[PublicRows | PublicUnits, Entry]:
     folder = isinstance(given, str | os.PathLike) and (Path(given) / CERTIFICATE).is_file()
     if key is not None and not folder:
         raise DualQueryError(
@@ -162,11 +180,14 @@ def _read(
         raise DualQueryError(
             "say where the prior's rows come from and why they are public: --prior-origin 'census sample 2023'"
         )
+    if isinstance(schema.domain, Database):
+        units = _units_in(given, schema, f"the prior '{origin}'")
+        return PublicUnits(units, float(units.rows)), _entry(origin, _codes_of_units(units), units.rows, ())
     codes, lacks = codes_of(given, schema, f"the prior '{origin}'")
     return PublicRows.of(codes).smoothed(schema.domain), _entry(origin, codes, len(codes), lacks)
 
 
-def _of_release(release: Release, schema: Schema) -> tuple[PublicRows, Entry]:
+def _of_release(release: Release, schema: Schema) -> tuple[PublicRows | PublicUnits, Entry]:
     """A release's rows stand for the records that it was made of, and no more."""
     if release.records is None:
         raise DualQueryError("the prior is a release without records; make one that has synthetic rows")
@@ -177,10 +198,35 @@ def _of_release(release: Release, schema: Schema) -> tuple[PublicRows, Entry]:
         )
     spent = release.certificate["spent"]
     origin = f"a release of ε = {spent['epsilon']:g}, made {release.certificate['created'][:10]}"
-    codes, lacks = codes_of(release.to_arrow(), schema, "the prior")
     records = int(release.certificate["records"]["rows"])
+    if isinstance(schema.domain, Database):
+        if not isinstance(release.artefact, SyntheticUnits):
+            raise DataError(
+                "the prior is a release of one table, and the schema describes a database; name another"
+            )
+        units = _units_in(release.artefact.tables, schema, "the prior")
+        entry = _entry(origin, _codes_of_units(units), records, ())
+        return PublicUnits(units, float(min(records, units.rows))), entry
+    codes, lacks = codes_of(release.to_arrow(), schema, "the prior")
     rows = replace(PublicRows.of(codes), number=float(min(records, len(codes))))
     return rows, _entry(origin, codes, records, lacks)
+
+
+def _units_in(given: Any, schema: Schema, words: str) -> Units:
+    """Public units, read as private ones are: what fits no unit of the schema is left out."""
+    assert isinstance(schema.domain, Database), "asked of a database"
+    try:
+        units = units_in(given, schema.domain, schema.encoding)
+    except DataError as problem:
+        raise DataError(f"{words}: {problem}") from None
+    if not units.rows:
+        raise DataError(f"{words} has no {schema.domain.root.name} that the schema allows")
+    return units
+
+
+def _codes_of_units(units: Units) -> NDArray[np.int32]:
+    rows = [each.records.to_rows().ravel() for each in units.members]
+    return np.concatenate([units.to_rows().ravel(), *rows]).astype(np.int32)
 
 
 def _entry(origin: str, codes: NDArray[np.int32], records: int, lacks: Sequence[str]) -> Entry:
@@ -225,7 +271,7 @@ def public_totals(given: Any, schema: Schema, table: Any) -> tuple[Totals | None
     tables = _listed(given)
     if not tables:
         return None, []
-    _refuse_special(schema, "totals are")
+    _refuse_special(schema, "totals are", "database, ")
     found = []
     for number, each in enumerate(tables, start=1):
         refuse_same(each, table, "table of totals")

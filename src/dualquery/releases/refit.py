@@ -32,6 +32,8 @@ from dualquery.fitting.inside import measured_inside
 from dualquery.fitting.measured import Measured, MeasuredTables, Numbers
 from dualquery.fitting.prior import Trust, fit_with_prior
 from dualquery.mechanisms.artefact import SyntheticRecords, usual_rows
+from dualquery.fitting.public_rows import PublicRows
+from dualquery.mechanisms.artefact import SyntheticRecords
 from dualquery.mechanisms.error_bars import MOST_SEEDS, Draw, Replica, learned_curves, tables_drawn
 from dualquery.mechanisms.mechanism import finished_records
 from dualquery.mechanisms.projection.tables import all_small
@@ -68,13 +70,17 @@ def refit(
     spent, on what, and by which promise stays as the certificate said.
     """
     release = release if isinstance(release, Release) else Release.load(release)
+    if release.domain.kind == "database":
+        raise DualQueryError(
+            "a release of a database cannot be fitted again; release the database with that prior"
+        )
     measured, said = measured_tables(release), release.certificate
     if "totals" in said:
         raise DualQueryError(
             "the release meets public totals, which rows that are fitted again would not; release again"
         )
     public, entries = public_rows(prior, prior_origin, said.schema, None, prior_key)
-    if public is None:
+    if not isinstance(public, PublicRows):
         raise DualQueryError("name the prior that the release is to be fitted with")
     tell, rng = progress or silent, np.random.default_rng(checked_seed(seed))
     effort = Effort.of(said["synthetic_rows"]).shared_out(_cell_noise(measured))

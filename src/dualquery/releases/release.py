@@ -16,7 +16,7 @@ from dualquery.errors import DualQueryError, QueryError
 from dualquery.fitting.measured import Measured
 from dualquery.fitting.prior import Trust
 from dualquery.mechanisms.artefact import Artefact, SyntheticRecords, SyntheticUnits
-from dualquery.mechanisms.error_bars import LEVEL, ErrorCurves, Replica, bar_from_mean, narrowest
+from dualquery.mechanisms.error_bars import ANY, LEVEL, Replica, bar_from_mean, narrowest
 from dualquery.mechanisms.floors import floors, hanging_more
 from dualquery.queries.families import groups_of
 from dualquery.queries.group import NONE, Group
@@ -275,7 +275,9 @@ class Release:
         pairs = [part for text in texts for part in (f"({text}) & ({given})", given)]
         groups = self._groups(pairs, ["the query with given"] * len(pairs))
         values = np.concatenate([self.artefact.fractions(group) for group in groups])
-        orders, alone = (np.concatenate([told(group) for group in groups])[::2] for told in (_orders, _alone))
+        orders, hanging = (
+            np.concatenate([told(group) for group in groups])[::2] for told in (_orders, _hanging)
+        )
         own = [self.artefact.bars(group) for group in groups]
         whole, both = values[1::2], values[::2]
         share = np.clip(both / np.maximum(whole, 1e-300), 0.0, 1.0)
@@ -284,8 +286,8 @@ class Release:
             parts = [self._beyond(group, self.artefact.fractions(group)) for group in groups]
             beyond = [np.concatenate(each)[::2] for each in zip(*parts, strict=True)]
             others = [each[1::2] - each[::2] for each in errors]
-            first = self._from_replicas(both, orders, alone, [each[::2] for each in errors], *beyond)
-            rest = self._from_replicas(np.maximum(whole - both, 0.0), orders, alone, others, *beyond)
+            first = self._from_replicas(both, orders, hanging, [each[::2] for each in errors], *beyond)
+            rest = self._from_replicas(np.maximum(whole - both, 0.0), orders, hanging, others, *beyond)
         else:
             told = [bar for group in groups for bar in self._bars(group, self.artefact.fractions(group))]
             first = rest = np.array([math.nan if bar is None else bar for bar in told[::2]])
@@ -318,7 +320,7 @@ class Release:
             mean = self.certificate.predicted_error.mean
             return [None if mean is None else bar_from_mean(mean)] * len(values)
         errors = [each.seen(group).errors for each in self.replicas]
-        kinds = _orders(group), _alone(group)
+        kinds = _orders(group), _hanging(group)
         return self._from_replicas(values, *kinds, errors, *self._beyond(group, values)).tolist()
 
     def _beyond(self, group: Group, values: Fractions) -> tuple[Fractions, Fractions]:
@@ -336,40 +338,19 @@ class Release:
         self,
         values: Fractions,
         orders: Integers,
-        alone: Flags,
+        hanging: Flags,
         errors: Sequence[Fractions],
         more: Fractions,
         least: Fractions,
     ) -> Fractions:
         """Bars of questions about so many attributes, from their errors in the replicas."""
-        widths = self._curves.bars(values, orders, errors, alone)
-        if alone.any():
-            widths = np.where(alone, self._scale_of_hanging * widths, widths)
+        predicted = self.certificate.predicted_error
+        widths = predicted.about(self.about).bars(values, orders, errors)
+        if hanging.any():
+            widths = np.where(hanging, predicted.about(ANY).bars(values, orders, errors), widths)
         fewest = narrowest(self.certificate["records"]["rows"], self.artefact.rows or 1)
         bars: Fractions = np.maximum(fewest, np.maximum(np.hypot(widths, more), least))
         return bars
-
-    @cached_property
-    def _curves(self) -> ErrorCurves:
-        """Those of units; where it is asked about rows of a table, as many times as wide as their own check says."""
-        curves, own = self.certificate.predicted_error.curves, self._scales(self.about)
-        if not self.about or not own:
-            return curves
-        of_units = self._scales("")
-        return curves.scaled({order: own[2] / of_units.get(order, 1.0) for order in of_units or own})
-
-    @property
-    def _scale_of_hanging(self) -> float:
-        """The largest of rows and of pairs of rows; 1 at least: any, all and count are no tables of these."""
-        orders = (self.certificate.get("check") or {}).get("orders", ())
-        return max([1.0, *(each["scale"] or 1.0 for each in orders if "of" in each)])
-
-    def _scales(self, of: str) -> dict[int, float]:
-        """By what a check multiplied bars of questions about so many attributes of units, or of these rows."""
-        found = (self.certificate.get("check") or {}).get("orders", ())
-        return {
-            each["attributes"]: each["scale"] for each in found if each.get("of", "") == of and each["scale"]
-        }
 
     @property
     def columns(self) -> list[str]:
@@ -484,8 +465,8 @@ def _all(group: Group) -> Integers:
     return np.arange(group.size, dtype=np.int64)
 
 
-def _alone(group: Group) -> Flags:
-    """Whether no curve knows its questions."""
+def _hanging(group: Group) -> Flags:
+    """Whether each question is about how many rows of a unit satisfy something."""
     return np.full(group.size, isinstance(group, OverUnits))
 
 

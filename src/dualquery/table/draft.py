@@ -13,7 +13,7 @@ import json
 import os
 import re
 from collections import Counter
-from collections.abc import Mapping
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -27,7 +27,7 @@ from dualquery.table.columns import Categorical
 from dualquery.table.domain import Column, Domain, Numeric
 from dualquery.table.drafting import LeftOut, drafted
 from dualquery.table.reading import AnyTable, describe, is_transaction_file, read_table
-from dualquery.table.reading.source import WantedColumns, known_encoding
+from dualquery.table.reading.source import Declared, WantedColumns, known_encoding
 from dualquery.table.schema import MARK, Schema, schema_text
 from dualquery.table.toml_text import commented, quoted
 
@@ -47,6 +47,11 @@ Lines that end in '{MARK}' were found in the data. No privacy guarantee holds fo
 with them. Go through them: keep what anyone would know without seeing the table (a code book, the form
 that was filled in, the law), replace the rest, give values that nobody happened to have their place too.
 When all that is left is public knowledge, delete these remarks and the line draft = true below."""
+
+
+KEYS_ALONE = """\
+Drafted from the keys that the database declares: no cell was read, and nothing here is private. What a key cannot say
+is yours to write: at_most, the attributes, and whether a table is public (--public) because it protects nobody."""
 
 
 SEEDED = "Found with a seed, for a test: whoever knows it can undo the noise, so nothing here is private or public."
@@ -168,6 +173,112 @@ def schema_draft(
     public = public_reference is not None
     schema = Schema(Domain(tuple(columns)), draft=not public, encoding=encoding)
     return Draft(schema, tuple(left_out), public, describe(source))
+
+
+def database_draft(tables: Sequence[Declared], protect: str | None = None, public: Sequence[str] = ()) -> str:
+    """The section [database] that declared keys say: a text for a person to complete.
+
+    No cell is read, so that nothing in it is private. Who is protected, what is public and how many rows hang on one
+    (`at_most`) no key says: that is left to whoever knows.
+    """
+    named = {each.name: each for each in tables}
+    if unknown := [each for each in (*public, protect) if each is not None and each not in named]:
+        raise SchemaError(f"the database has no table '{unknown[0]}'; there are {', '.join(named) or 'none'}")
+    links = {name: [x for x in each.links if x[1] in named and x[1] != name] for name, each in named.items()}
+    parents = {
+        name: [to for _, to, _ in links[name] if to not in public] for name in named if name not in public
+    }
+    root = _protected(parents) if protect is None else protect
+    if root in public:
+        raise SchemaError(f"'{root}' cannot be protected and public; say one of both")
+    inside = [root, *(name for name, up in parents.items() if root in up and name != root)]
+    if len(inside) == 1:
+        raise SchemaError(
+            f"no table has a foreign key to '{root}'; protect another, or write [database] by hand"
+        )
+    keys, of = dict[str, str](), dict[str, dict[str, str]]()
+    for name in inside:
+        of[name] = {}
+        for own, to, its in links[name]:
+            columns = its if all(its) else named[to].key  # SQLite may leave out that it is the primary key
+            if to in inside and (name == root or to != root):
+                continue  # the head of a household, somebody's partner: no parents
+            if to not in (root, *public):
+                raise SchemaError(
+                    f"rows of '{name}' hang on '{to}', too, and each may hang on one protected row alone: say "
+                    f"--public {to} if it protects nobody, or draft from a copy without that key"
+                )
+            if (
+                len(own) != 1
+                or len(columns) != 1
+                or keys.setdefault(to, columns[0]) != columns[0]
+                or to in of[name]
+            ):
+                raise SchemaError(
+                    f"'{name}' refers to '{to}' by several columns ({', '.join(own)}), in several ways or by a "
+                    "second key; draft from a copy where one column says it"
+                )
+            of[name][to] = own[0]
+    sections = []
+    for name in (*inside, *(key for key in keys if key != root)):
+        lines = ["[[table]]", f"name = {quoted(name)}"]
+        lines += ["public = true"] if name in public else []
+        lines += [f"key = {quoted(keys[name])}"] if name in keys else []
+        used = of.get(name, {})
+        if root in used:
+            lines += [f"parent = {quoted(root)}", f"link = {quoted(used[root])}"]
+            lines.append(
+                f"# at_most = …  # rows that count of one {root}: what you know, not what the data have"
+            )
+        if looked := ", ".join(f"{to} = {quoted(own)}" for to, own in used.items() if to != root):
+            lines.append(f"lookup = {{ {looked} }}")
+        apart = {keys.get(name), *named[name].key, *(own for each in named[name].links for own in each[0])}
+        sections.append("\n".join([*lines, *_skeletons(named[name], apart)]))
+    out = [
+        f"  {quoted(name)}: no key leads from it to {root} in one step"
+        for name in named
+        if name not in (*inside, *keys)
+    ]
+    heading = "\n".join([KEYS_ALONE, *(["", "Left out:", *out] if out else [])])
+    return "\n\n".join([commented(heading), f"[database]\nprotect = {quoted(root)}", *sections]) + "\n"
+
+
+def _protected(parents: Mapping[str, Sequence[str]]) -> str:
+    """The one private table that others hang on, and that hangs on none."""
+    held = {to for up in parents.values() for to in up}
+    if not held:
+        raise SchemaError(
+            "no table declares a foreign key to another; write [database] by hand, or name one table (--table, or # "
+            "and its name behind a file)"
+        )
+    roots = [name for name in parents if name in held and not parents[name]]
+    if len(roots) == 1:
+        return roots[0]
+    if roots:
+        raise SchemaError(
+            f"several tables could be protected, {', '.join(roots)}: say which one is (--protect), and which protect "
+            "nobody (--public)"
+        )
+    raise SchemaError(
+        f"tables refer to each other in a circle, {', '.join(sorted(held))}: say which one is protected (--protect)"
+    )
+
+
+def _skeletons(table: Declared, apart: Collection[str | None]) -> Iterator[str]:
+    """An attribute for each other column: whole where its type lists its values, and otherwise as a comment."""
+    for name, (kind, values, optional) in table.columns.items():
+        if name in apart:
+            continue
+        listed = [*values] or (["true", "false"] if kind == "boolean" else [])
+        missing = next(each for each in ("missing", "(missing)", "((missing))") if each not in listed)
+        lines = ["[[table.attribute]]", f"name = {quoted(name)}"]
+        if listed:
+            lines.append(f"values = [{', '.join(map(quoted, [*listed, missing] if optional else listed))}]")
+            yield "\n".join([*lines, *([f"missing = {quoted(missing)}"] if optional else [])])
+        else:
+            yield commented(
+                "\n".join([*lines, f"# {kind}: values, or low, high and bins, that are known anyway"])
+            )
 
 
 def check_bins(quantiles: int | None, for_epsilon: float | None) -> None:

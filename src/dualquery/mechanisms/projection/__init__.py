@@ -34,6 +34,8 @@ from dualquery.errors import DualQueryError
 from dualquery.fitting.fitter import Effort, Fitting
 from dualquery.fitting.measured import Measured, cell_variance
 from dualquery.fitting.prior import NO_TRUST, fit_with_prior
+from dualquery.fitting.public_rows import PublicRows
+from dualquery.fitting.public_units import PublicUnits
 from dualquery.mechanisms.artefact import SyntheticRecords, SyntheticUnits
 from dualquery.mechanisms.mechanism import Mechanism, Outcome, Plan, Task, choice, hidden
 from dualquery.mechanisms.projection.baskets import ByItems
@@ -184,7 +186,7 @@ def run(plan: Plan[Way], curator: Curator, rng: np.random.Generator, progress: P
     measured, effort = plan.parameters.measure(curator, plan.task, rng), plan.parameters.effort
     settled = plan if measured.settled is None else replace(plan, parameters=measured.settled)
     prior, trust = plan.task.prior, None
-    if prior is None or measured.tables is None or measured.refit is None:
+    if not isinstance(prior, PublicRows) or measured.tables is None or measured.refit is None:
         rows = measured.fit(effort, rng, partial(progress, "fitting rows"))
         trust = None if prior is None else NO_TRUST
     else:
@@ -230,9 +232,12 @@ def _view(task: Task) -> View:
 
 def _flat(task: Task) -> Task:
     """All pairs of attributes of a unit and its row."""
-    domain = _view(task).domain
-    pairs = Tables(domain, tuple(combinations(range(domain.width), 2)))
-    return replace(task, workload=Workload(domain, (pairs,), "all pairs"))
+    view, prior = _view(task), task.prior
+    pairs = Tables(view.domain, tuple(combinations(range(view.domain.width), 2)))
+    if isinstance(prior, PublicUnits):
+        rows = PublicRows.of(prior.units.joined(view.child).to_rows())
+        prior = replace(rows, number=prior.number, share=prior.share)
+    return replace(task, workload=Workload(view.domain, (pairs,), "all pairs"), prior=prior)
 
 
 def plan_single_rows(task: Task, wanted: RowsWishes) -> Plan[Any]:
@@ -246,6 +251,8 @@ def run_single_rows(
     task = plan.task
     made = PROJECTION.run(replace(plan, task=_flat(task)), curator.of_rows(_view(task)), rng, progress)
     assert made.settled is not None
+    if task.prior is not None and made.trust is not None:
+        task = replace(task, prior=replace(task.prior, share=made.trust.share))
     return replace(
         made,
         artefact=SyntheticUnits(_units(task, made.artefact.records)),  # type: ignore[attr-defined]

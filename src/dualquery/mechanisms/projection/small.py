@@ -24,6 +24,7 @@ from dualquery.fitting.fitter import COUNT_SECONDS, Effort, Fitting, Rows
 from dualquery.fitting.measured import HALF_NORMAL, Measured, MeasuredTables, Numbers
 from dualquery.fitting.posteriors import denoised
 from dualquery.fitting.prior import Dependence
+from dualquery.fitting.public_rows import PublicRows
 from dualquery.fitting.shrink import points, posterior
 from dualquery.mechanisms.floors import MISFITS
 from dualquery.mechanisms.means import Means, means_for
@@ -166,7 +167,7 @@ class ByChosenPairs:
         known = denoised(raw)
         ones, sets = known.ones(), self.candidates.sets
         inside = () if self.means is None else self.means.measured(curator, more[-1], paid[-1])
-        if task.prior is not None:
+        if isinstance(task.prior, PublicRows):
             all_pairs = quarter_powers(list(sets), task.domain, task.budget.neighbours)
             said = Dependence.of(raw, sets, task.prior, rng)
 

@@ -33,12 +33,13 @@ import pyarrow as pa
 from dualquery.errors import DataError
 from dualquery.registry import Registry
 from dualquery.table.reading.delimited import TEXT, TRANSACTIONS
-from dualquery.table.reading.mixed import BOOK, JSON
-from dualquery.table.reading.postgresql import DATABASE, PostgresTable
+from dualquery.table.reading.mixed import BOOK, JSON, SQLITE, declared_in
+from dualquery.table.reading.postgresql import DATABASE, PostgresTable, declared_at, is_database
 from dualquery.table.reading.source import (
     ARROW,
     FRAME,
     PARQUET,
+    Declared,
     Source,
     WantedColumns,
     in_parts,
@@ -104,6 +105,13 @@ def one_table(source: AnyTable | Mapping[str, AnyTable]) -> AnyTable:
             "[database] and [[table]], or give one"
         )
     return source
+def declared(given: str) -> list[Declared] | None:
+    """The tables of a whole database with their keys; None of what is one table."""
+    if is_database(given):
+        return declared_at(given)
+    path = Path(given)
+    found = declared_in(path) if path.suffix.lower() in SQLITE and path.exists() else []
+    return found if any(each.links for each in found) else None
 
 
 def describe(given: AnyTable) -> str:

@@ -34,6 +34,8 @@ from dualquery.errors import DataError
 from dualquery.table.cells import Typed, apart
 from dualquery.table.reading.source import (
     GROWTH,
+    ColumnType,
+    Declared,
     Source,
     WantedColumns,
     after,
@@ -214,9 +216,7 @@ def _book_of(given: str | os.PathLike[str]) -> TableInFile:
 
 
 def _from_sqlite(book: TableInFile, names: Sequence[str] | None) -> Iterator[pa.Table]:
-    with closing(
-        sqlite3.connect(f"{book.path.resolve().as_uri()}?mode=ro", uri=True, check_same_thread=False)
-    ) as connection:
+    with closing(_sqlite(book.path)) as connection:
         try:
             kinds = "type in ('table', 'view') and name not like 'sqlite_%'"
             named = connection.execute(f"select name from sqlite_master where {kinds}")
@@ -228,6 +228,36 @@ def _from_sqlite(book: TableInFile, names: Sequence[str] | None) -> Iterator[pa.
             yield from _tables(rows, names or chosen, book.where)
         except sqlite3.Error:
             raise OSError("damaged") from None
+
+
+def declared_in(path: Path) -> list[Declared]:
+    """All tables of an SQLite file with their keys, from its declarations alone."""
+    found = []
+    with reading(path), closing(_sqlite(path)) as connection:
+        try:
+            listed = "select name from sqlite_master where type = 'table' and name not like 'sqlite_%'"
+            for (name,) in connection.execute(listed).fetchall():
+                columns = connection.execute(f"pragma table_info({_identifier(name)})").fetchall()
+                parts = connection.execute(f"pragma foreign_key_list({_identifier(name)})").fetchall()
+                links = [
+                    [each for each in parts if each[0] == link]
+                    for link in sorted({each[0] for each in parts})
+                ]
+                key = tuple(column[1] for column in sorted(columns, key=lambda each: each[5]) if column[5])
+                named: dict[str, ColumnType] = {
+                    each[1]: (each[2].lower(), (), not each[3]) for each in columns
+                }
+                told = (
+                    (tuple(p[3] for p in link), link[0][2], tuple(p[4] or "" for p in link)) for link in links
+                )
+                found.append(Declared(name, named, tuple(told), key))
+        except sqlite3.Error:
+            raise OSError("damaged") from None
+    return found
+
+
+def _sqlite(path: Path) -> sqlite3.Connection:
+    return sqlite3.connect(f"{path.resolve().as_uri()}?mode=ro", uri=True, check_same_thread=False)
 
 
 def _from_duckdb(book: TableInFile, names: Sequence[str] | None) -> Iterator[pa.Table]:

@@ -20,7 +20,7 @@ import pyarrow as pa
 from dualquery.errors import DataError
 from dualquery.table.cells import all_typed
 from dualquery.table.reading.delimited import delimited_batches
-from dualquery.table.reading.source import GROWTH, Source, WantedColumns, choose, slices
+from dualquery.table.reading.source import GROWTH, Declared, Source, WantedColumns, choose, slices
 
 ADDRESSES = ("postgresql://", "postgres://")
 # How a cell is written must not depend on who asks.
@@ -31,6 +31,22 @@ _MANNERS = (
     "SET LOCAL timezone = 'UTC'",
     "SET LOCAL extra_float_digits = 1",
 )
+_SEEN = (
+    "c.relkind IN ('r', 'p') AND NOT c.relispartition AND pg_table_is_visible(c.oid) AND n.nspname !~ '^pg_'"
+)
+_COLUMNS = f"""
+SELECT c.relname, a.attname, format_type(a.atttypid, NULL),
+       ARRAY(SELECT enumlabel::text FROM pg_enum WHERE enumtypid = a.atttypid ORDER BY enumsortorder),
+       NOT a.attnotnull
+FROM pg_class c JOIN pg_namespace n ON n.oid = c.relnamespace JOIN pg_attribute a ON a.attrelid = c.oid
+WHERE {_SEEN} AND a.attnum > 0 AND NOT a.attisdropped ORDER BY c.relname, a.attnum"""
+_NAMES = """ARRAY(SELECT a.attname::text FROM unnest({}) WITH ORDINALITY k(at, place)
+JOIN pg_attribute a ON a.attrelid = {} AND a.attnum = k.at ORDER BY place)"""
+_KEYS = f"""
+SELECT c.relname, {_NAMES.format("o.conkey", "o.conrelid")}, (SELECT relname FROM pg_class WHERE oid = o.confrelid),
+       {_NAMES.format("o.confkey", "o.confrelid")}
+FROM pg_constraint o JOIN pg_class c ON c.oid = o.conrelid JOIN pg_namespace n ON n.oid = c.relnamespace
+WHERE {_SEEN} AND o.contype IN ('p', 'f') ORDER BY o.conname"""
 UNKNOWN = 1 << 50  # bytes
 # Types of cells that are in no notation of texts.
 _TYPED = ("int2", "int4", "int8", "float4", "float8", "numeric", "date", "timestamp", "timestamptz")
@@ -129,6 +145,21 @@ class PostgresTable:
             raise DataError(
                 f"{self.where} cannot be read: the server answered with SQLSTATE {problem.sqlstate}"
             ) from None
+
+
+def declared_at(url: str) -> list[Declared]:
+    """All tables of the search path with their keys, from the catalog alone."""
+    with PostgresTable(url, "pg_constraint")._connection() as connection:
+        columns, keys = (connection.execute(asked).fetchall() for asked in (_COLUMNS, _KEYS))
+    return [
+        Declared(
+            name,
+            {column: tuple(told) for table, column, *told in columns if table == name},
+            tuple((tuple(own), to, tuple(its)) for table, own, to, its in keys if table == name and to),
+            next((tuple(own) for table, own, to, _ in keys if table == name and not to), ()),
+        )
+        for name in dict.fromkeys(table for table, *_ in columns)
+    ]
 
 
 def is_database(source: object) -> bool:

@@ -51,6 +51,22 @@ class WantedColumns:
     tell: Callable[[int, int], None] = lambda done, size: None  # how many bytes of its files have been read
 
 
+# Of a column its type, its values where the type lists them, and whether a cell may be empty.
+ColumnType = tuple[str, Sequence[str], bool]
+# The columns of a foreign key, a table, and the columns there that they name.
+ForeignKey = tuple[tuple[str, ...], str, tuple[str, ...]]
+
+
+@dataclass(frozen=True)
+class Declared:
+    """A table as a database declares it: public structure, of which nothing depends on a cell."""
+
+    name: str
+    columns: dict[str, ColumnType]
+    links: tuple[ForeignKey, ...]
+    key: tuple[str, ...]  # its primary key
+
+
 @dataclass(frozen=True)
 class Source:
     """One kind of tables: which are of it, and their rows.
