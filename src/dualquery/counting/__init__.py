@@ -119,23 +119,18 @@ class Counter(ABC):
 
     def true_counts(self, what: Countable, *, kept: bool = False) -> Integers:
         """The numbers for all records. `kept` keeps them, for what is asked again every round."""
-        asked = [(what, kept)]
-        while isinstance(last := asked[-1][0], Derived) and id(last) not in self._kept:
-            asked.append((last.counted(), last.kept))
-        counts: Any = None
-        for each, keep in reversed(asked):
-            if id(each) in self._kept:
-                counts = self._kept[id(each)][1]
-            elif isinstance(each, Derived):
-                counts = each.of(counts, self.true_rows)
-            else:
-                # Begun and done, and nothing between: how far a pass has come by the record tells how many there are.
-                self._progress(0, 1)
-                counts = self._counted(each)
-                self._progress(1, 1)
-            if keep:
-                self._kept[id(each)] = (each, counts)
-        return cast("Integers", counts)
+        if id(what) in self._kept:
+            return self._kept[id(what)][1]
+        if isinstance(what, Derived):
+            counts = what.of(self.true_counts(what.counted(), kept=what.kept), self.true_rows)
+        else:
+            # Begun and done, and nothing between: how far a pass has come by the record tells how many there are.
+            self._progress(0, 1)
+            counts = self._counted(what)
+            self._progress(1, 1)
+        if kept:
+            self._kept[id(what)] = (what, counts)
+        return counts
 
     def true_labels(self, name: str) -> Sequence[str]:
         """The values of a column; where no schema says them, the texts that occur (`queries.statistics`)."""

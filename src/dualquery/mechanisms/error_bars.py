@@ -47,9 +47,8 @@ from dualquery.fitting.prior import Trust
 from dualquery.loops import plain_algebra, together
 from dualquery.mechanisms.artefact import Artefact, SyntheticRecords
 from dualquery.queries.group import Group
-from dualquery.queries.random_families import Stream, mixed_questions
-from dualquery.queries.statistics import Countable
 from dualquery.queries.random_families import Stream, hanging_questions, mixed_questions
+from dualquery.queries.statistics import Countable
 from dualquery.queries.views import over_units
 from dualquery.table.records import Records, SparseItems
 from dualquery.table.units import Units

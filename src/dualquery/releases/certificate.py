@@ -36,7 +36,6 @@ from dualquery.loops import together
 from dualquery.mechanisms.error_bars import (
     ANY,
     LEVEL,
-    CurvePoint,
     ErrorCurves,
     Replica,
     learned_curves,

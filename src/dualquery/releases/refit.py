@@ -31,9 +31,8 @@ from dualquery.fitting.fitter import REPLICAS, Effort, Rows
 from dualquery.fitting.inside import measured_inside
 from dualquery.fitting.measured import Measured, MeasuredTables, Numbers
 from dualquery.fitting.prior import Trust, fit_with_prior
-from dualquery.mechanisms.artefact import SyntheticRecords, usual_rows
 from dualquery.fitting.public_rows import PublicRows
-from dualquery.mechanisms.artefact import SyntheticRecords
+from dualquery.mechanisms.artefact import SyntheticRecords, usual_rows
 from dualquery.mechanisms.error_bars import MOST_SEEDS, Draw, Replica, learned_curves, tables_drawn
 from dualquery.mechanisms.mechanism import finished_records
 from dualquery.mechanisms.projection.tables import all_small

@@ -105,6 +105,8 @@ def one_table(source: AnyTable | Mapping[str, AnyTable]) -> AnyTable:
             "[database] and [[table]], or give one"
         )
     return source
+
+
 def declared(given: str) -> list[Declared] | None:
     """The tables of a whole database with their keys; None of what is one table."""
     if is_database(given):
