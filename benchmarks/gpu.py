@@ -27,6 +27,9 @@ from typing import Any
 import numpy as np
 
 import dualquery
+from dualquery.beliefs.cuda import CardHistograms
+from dualquery.beliefs.factored import Factored
+from dualquery.beliefs.histogram import Histogram, believing_with
 from dualquery.counting import MemoryCounter
 from dualquery.counting.cuda import Cuda, join
 from dualquery.fitting import cuda as on_the_card
@@ -47,6 +50,7 @@ from dualquery.queries.conjunctions import Conjunctions
 from dualquery.queries.random_families import random_literals
 from dualquery.queries.tables import Tables
 from dualquery.randomness import SeededEntropy
+from dualquery.table.domain import Domain, Items
 from dualquery.table.records import Records
 from experiments.data import Data
 from experiments.runs import ENOUGH, budget_of
@@ -426,6 +430,17 @@ def game() -> None:
     for step, (least, most) in seen.items():
         note("game", f"of which, offsets sent before: {step}", least, "s", most=most, runs=5)
     note("game", "what the card said", "; ".join(weights.said) or "nothing")
+    cells, factors = Domain((Items("x", 22),)), np.array([[1.1, 0.9], [0.8, 1.2]])
+    for who, make in (("processor", Histogram), ("card", CardHistograms())):
+        with believing_with(make):
+            belief = Factored.explicit(cells)
+        for what, act in (
+            ("multiplied", lambda held: held.multiply((3, 17), factors, mass=1.0)),
+            ("a table of two attributes", lambda held: held.marginal((3, 17))),
+            ("probabilities of all triples", lambda held: held.part(0).survival(3)),
+        ):
+            least, most = timed(partial(act, belief))
+            note("game", f"MWEM's histogram of 2^22 cells, {what}, {who}", least, "s", most=most, runs=5)
 
 
 PARTS = {

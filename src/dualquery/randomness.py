@@ -82,11 +82,9 @@ def _below(bound: int, count: int, random_bytes: Callable[[int], bytes]) -> list
     while len(found) < count:
         data = random_bytes(size * (count - len(found)))
         drawn = (
-            (int.from_bytes(data[i : i + size]) >> excess for i in range(0, len(data), size))
-            if size
-            else (0,)
+            [int.from_bytes(data[i : i + size]) >> excess for i in range(0, len(data), size)] if size else [0]
         )
-        found.extend(value for value in drawn if value < bound)
+        found += [value for value in drawn if value < bound]
     return found
 
 

@@ -93,7 +93,7 @@ def normalised_by_the_private_count(patch: Patch) -> None:
 
     def of(self: SignedErrors, counter: Any) -> Any:
         scored = honest(self, counter)
-        offsets = scored.offsets * counter.true_rows // self.public_rows
+        offsets = np.asarray(scored.offsets) * counter.true_rows // self.public_rows
         return replace(scored, offsets=offsets.astype(np.int64), surplus=0)
 
     patch.setattr(SignedErrors, "of", of)

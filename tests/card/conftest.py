@@ -9,6 +9,7 @@ from threading import local
 
 import pytest
 
+import dualquery.beliefs.cuda
 import dualquery.counting.cuda
 import dualquery.fitting.cuda
 import dualquery.loops
@@ -37,7 +38,8 @@ def any_card(
     if shutil.which("g++") is None:
         pytest.skip("no compiler for the emulator")
     fake = emulated(compiled)
-    for module in (dualquery.loops, dualquery.counting.cuda, dualquery.fitting.cuda, dualquery.privacy.cuda):
+    on_it = (dualquery.beliefs, dualquery.counting, dualquery.fitting, dualquery.privacy)
+    for module in (dualquery.loops, *(each.cuda for each in on_it)):
         monkeypatch.setattr(module, "card", lambda: fake)
     monkeypatch.setattr(dualquery.loops, "_MINE", local())
     kernels.cache_clear()

@@ -2,14 +2,19 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import numpy as np
 import pytest
 
 import dualquery.privacy.cuda
 from dualquery.loops import CardError
-from dualquery.privacy.cuda import CardWeights
-from dualquery.privacy.selection import CHUNK, Candidates, Rate, Scored, draw, weighing_with
+from dualquery.privacy.cuda import CardAnswers, CardWeights
+from dualquery.privacy.selection import CHUNK, Answers, Candidates, Rate, Scored, draw, weighing_with
+from dualquery.queries.random_families import random_literals
+from dualquery.queries.workload import Workload
 from dualquery.randomness import SeededEntropy
+from dualquery.table.domain import Categorical, Domain
 
 
 def some_scores(number: int, spread: int, candidates: Candidates, seed: int = 0) -> Scored:
@@ -17,6 +22,10 @@ def some_scores(number: int, spread: int, candidates: Candidates, seed: int = 0)
     counts = rng.integers(0, spread, number)
     offsets = rng.integers(0, 20, number).astype(np.int32)
     return Scored(counts, 20, spread, offsets, int(rng.integers(-3, 4)), candidates)
+
+
+def broken(*given: object) -> None:
+    raise CardError("the GPU gave up")
 
 
 @pytest.mark.usefixtures("any_card")
@@ -54,11 +63,39 @@ def test_a_card_that_fails_says_so_and_the_processor_draws(monkeypatch: pytest.M
     scored, rate, on_card = some_scores(3000, 100, Candidates.SIGNED), Rate.below(1e-3, 4000), CardWeights()
     expected = draw(scored, rate=rate, draws=20, entropy=SeededEntropy(3))
 
-    def broken(*given: object) -> None:
-        raise CardError("the GPU gave up")
-
     monkeypatch.setattr(dualquery.privacy.cuda, "kernels", broken)
     with weighing_with(on_card):
         found = draw(scored, rate=rate, draws=20, entropy=SeededEntropy(3))
     np.testing.assert_array_equal(found.queries, expected.queries)
     assert on_card.said == ["the GPU gave up; weights were added up on the processor"]
+
+
+@pytest.mark.usefixtures("any_card")
+@pytest.mark.parametrize("fails", [False, True])
+def test_answers_of_replies_are_kept_on_the_card(fails: bool, monkeypatch: pytest.MonkeyPatch) -> None:
+    domain = Domain(tuple(Categorical(f"a{j}", tuple(map(str, range(2 + j % 4)))) for j in range(7)))
+    literals = random_literals(domain, 3, 700, seed=1).groups[0]
+    flipped = replace(literals, complement=np.arange(700) % 3 == 0)
+    workload, rng, on_card = (
+        Workload(domain, (literals, flipped), "both"),
+        np.random.default_rng(0),
+        CardWeights(),
+    )
+    found, expected = on_card.answers(workload), Answers(workload)
+    assert isinstance(found, CardAnswers)
+    for number in range(6):
+        reply = rng.integers(0, domain.sizes).astype(np.int32)
+        if fails and number == 4:
+            monkeypatch.setattr(dualquery.privacy.cuda, "kernels", broken)
+        found.add(reply)
+        expected.add(reply)
+        some = rng.integers(0, workload.size, 50)
+        np.testing.assert_array_equal(found.of(some), expected.of(some))
+    np.testing.assert_array_equal(np.asarray(found), np.asarray(expected))
+    counts, rate = rng.integers(0, 1000, workload.size), Rate.below(1e-3, 40_000)
+    both = [Scored(counts, 6, 1000, answers, 0, Candidates.SIGNED) for answers in (expected, found)]
+    drawn = [draw(both[0], rate=rate, draws=40, entropy=SeededEntropy(4))]
+    with weighing_with(on_card):
+        drawn.append(draw(both[1], rate=rate, draws=40, entropy=SeededEntropy(4)))
+    np.testing.assert_array_equal(drawn[0].queries, drawn[1].queries)
+    assert bool(on_card.said) == fails

@@ -9,8 +9,20 @@ import pytest
 
 from dualquery.fitting import fit as fits
 from dualquery.fitting.fitter import Effort
-from dualquery.fitting.measured import Measured, MeasuredTables
-from dualquery.fitting.smooth import FOLLOWED, LOOSE, MOST_LEAN, STRENGTH, Slopes, eigen, smoothed, tilted
+from dualquery.fitting.measured import PRODUCTS, SCORES, Measured, MeasuredTables, Numbers
+from dualquery.fitting.smooth import (
+    FOLLOWED,
+    LOOSE,
+    MOST_LEAN,
+    STRENGTH,
+    UNMEASURED,
+    Slopes,
+    eigen,
+    scores_of,
+    smoothed,
+    tilted,
+)
+from dualquery.inference.moments import Posterior
 from dualquery.queries.tables import centred
 from dualquery.table.domain import Categorical, Domain, Numeric
 
@@ -202,3 +214,59 @@ def test_only_ordered_pairs_that_were_measured_have_a_slope() -> None:
     assert list(Slopes.of(known, known.ones()).likely) == [(0, 1)]
     more = known.joined([Measured((0, 2), np.zeros((BINS, 2)), 400.0), Measured((2,), np.zeros(2), 25.0)])
     assert list(Slopes.of(more, more.ones()).likely) == [(0, 1), (0, 2)]
+
+
+def heard(known: MeasuredTables, table: np.ndarray, deviation: float) -> tuple[MeasuredTables, float]:
+    """With the product of scores, as if without noise, and the correlation of scores."""
+    scores = [scores_of(DOMAIN, j, known.ones()[j]) for j in (0, 1)]
+    product = float(scores[0] @ table @ scores[1])
+    spread = np.prod([np.sqrt(known.ones()[j] @ scores[j] ** 2) for j in (0, 1)])
+    told = [Measured(Numbers(SCORES, (j,)), scores[j], 0.0) for j in (0, 1)]
+    told.append(
+        Measured(Numbers(PRODUCTS, (0, 1)), np.array([RECORDS * product]), (RECORDS * deviation) ** 2)
+    )
+    return replace(known, inside=tuple(told)), product / spread
+
+
+def test_scores_are_places_among_the_records() -> None:
+    scores = scores_of(DOMAIN, 0, SHARES)
+    assert SHARES @ scores == pytest.approx(0.0, abs=1e-12)
+    assert SHARES @ scores**2 == pytest.approx(1 / 3, rel=0.05)
+    assert (np.diff(scores) > 0).all()
+    assert np.abs(scores).max() < 1
+
+
+def test_products_are_believed_where_tables_say_little() -> None:
+    table = joint(0.4)
+    noisy = measured(table, 6_400.0, seed=3)
+    known, wanted = heard(noisy, table, 0.002)
+    slopes = Slopes.of(known, known.ones())
+    assert slopes.by_scores == {(0, 1)}
+    assert slopes.likely[0, 1] == pytest.approx(wanted, abs=0.02)
+    precise, _ = heard(measured(table, 4.0), table, 0.2)
+    alone = Slopes.of(replace(precise, inside=()), precise.ones())
+    assert Slopes.of(precise, precise.ones()).likely[0, 1] == pytest.approx(alone.likely[0, 1], abs=2e-3)
+    left_out = replace(
+        known,
+        interactions={k: v for k, v in known.interactions.items() if len(k) < 2},
+        variance={k: v for k, v in known.variance.items() if len(k) < 2},
+    )
+    slopes = Slopes.of(left_out, left_out.ones())
+    prior = (UNMEASURED**2 + wanted**2) / 2  # one product, and one as seen before
+    noise = (0.002 / (1 / 3)) ** 2
+    assert slopes.likely[0, 1] == pytest.approx(wanted * prior / (prior + noise), abs=0.02)
+
+
+def test_draws_are_moved_to_what_was_heard() -> None:
+    """Matheron's rule: mean and covariance are those of normal laws given one linear number with noise."""
+    rng = np.random.default_rng(0)
+    mean, variance = rng.normal(size=(2, 3)), rng.uniform(0.5, 2.0, (2, 3))
+    left, right, product, noise = rng.normal(size=2), rng.normal(size=3), 1.5, 0.3
+    given = Posterior(mean, variance, np.eye(2), np.eye(3), (product, noise, left, right))
+    drawn = np.array([given.drawn(rng).ravel() for _ in range(20_000)])
+    along, prior = np.outer(left, right).ravel(), np.diag(variance.ravel())
+    gain = prior @ along / (along @ prior @ along + noise**2)
+    assert drawn.mean(axis=0) == pytest.approx(
+        mean.ravel() + gain * (product - along @ mean.ravel()), abs=0.05
+    )
+    assert np.cov(drawn.T) == pytest.approx(prior - np.outer(gain, along) @ prior, abs=0.06)

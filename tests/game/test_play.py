@@ -167,7 +167,7 @@ def test_its_score_is_the_payoff_summed_over_the_replies_and_the_first_round_is_
     assert selection_event(asked[0], Neighbours.REPLACE, rate=Rate(1, 11), draws=3) is None
     scored = asked[2].of(MemoryCounter(records()))
     truth, answered = MIXED.counts(records()), MIXED.counts(Records.from_rows(DOMAIN, row[None]))
-    found = scored.repeats * scored.counts - scored.scale * scored.offsets
+    found = scored.repeats * scored.counts - scored.scale * np.asarray(scored.offsets)
     np.testing.assert_array_equal(found, 2 * truth - ROWS * 2 * answered)
 
 

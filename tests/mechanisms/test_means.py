@@ -88,3 +88,46 @@ def test_records_that_do_not_know_places_are_released_without() -> None:
     made = dualquery.release(bare, workload="marginals:2", budget=BUDGET, seed=1, synthetic_rows=2_000)
     assert not any(getattr(each.what, "kind", None) == "within" for each in made.measured)
     assert made.records.places  # placed by the law of each bin
+
+
+def numbers(count: int, bins: int = 16) -> str:
+    """So many numbers of as many bins, and four attributes of other kinds."""
+    of = [f'[[attribute]]\nname = "n{i}"\nlow = 0\nhigh = 1\nbins = {bins}\n' for i in range(count)]
+    return "\n".join([*of, *(f'[[attribute]]\nname = "c{i}"\nvalues = ["u", "v", "w"]\n' for i in range(4))])
+
+
+@pytest.mark.parametrize(
+    ("count", "bins", "records", "wanted"),
+    [
+        (3, 24, 15_000, True),
+        (3, 16, 40_000, False),  # tables tell it well
+        (3, 16, 5_000, True),  # where only some pairs are measured
+        (3, 16, 2_000, False),  # nothing would be learned
+        (3, 6, 20_000, False),  # tables tell it
+        (1, 16, 20_000, False),
+    ],
+)
+def test_products_are_measured_where_tables_tell_less(
+    count: int, bins: int, records: int, wanted: bool
+) -> None:
+    schema = parse_schema(numbers(count, bins), origin="the test")
+    planned = dualquery.plan(schema, workload="marginals:2", budget=BUDGET, records=records)
+    said = [step.words for step in planned.steps if "correlate" in step.words]
+    assert said == (["measure how 3 pairs of numbers correlate (2% of the budget)"] if wanted else [])
+
+
+def test_numbers_correlate_though_their_pairs_were_left_out() -> None:
+    rng = np.random.default_rng(4)
+    hidden = rng.normal(size=(6_000, 1)) + 1.4 * rng.normal(size=(6_000, 3))
+    table = pd.DataFrame(np.clip(0.5 + 0.15 * hidden, 0, 1), columns=["n0", "n1", "n2"])
+    for i in range(4):
+        table[f"c{i}"] = rng.choice(["u", "v", "w"], len(table))
+    schema = parse_schema(numbers(3, 24), origin="the test")
+    made = dualquery.release(table, schema=schema, workload="marginals:2", budget=BUDGET, seed=3)
+    names = ["n0", "n1", "n2"]
+    true, said = (each[names].corr().to_numpy()[[0, 0, 1], [1, 2, 2]] for each in (table, made.to_pandas()))
+    assert not any(each.what in ((0, 1), (0, 2), (1, 2)) for each in made.measured)
+    assert true.min() > 0.25
+    assert said == pytest.approx(true, abs=0.12)
+    row = made.sql("select corr(n0, n1) as v from data").iloc[0]
+    assert abs(row["v"] - true[0]) < row["v_bar"] < 0.3

@@ -69,6 +69,7 @@ from dualquery.queries.derived import (
     Misfits,
     Multiplied,
     QueryCount,
+    ScoreProducts,
     SignedTables,
     SummedMisfits,
     TableCells,
@@ -283,6 +284,12 @@ def summed(*parts: Errors, expected: tuple[int, ...] = (2, 0, 2, 0, 0, 2, 0, 0, 
     """Of the tables over a0, over a1 and over both, with whole records expected."""
     tables = Tables(MIXED, ((0,), (1,), (0, 1)))
     return SummedMisfits(tables, FINE_MISFIT * np.array(expected, np.int64), parts)
+
+
+def products(domain: Domain, *scores: list[float]) -> ScoreProducts:
+    """Of the first attributes."""
+    fine = (np.rint(ScoreProducts.HIGHEST * np.array(each)).astype(np.int64) for each in scores)
+    return ScoreProducts(domain, dict(enumerate(fine)))
 
 
 ONE_TABLE = Tables(MIXED, ((0,),))
@@ -631,6 +638,14 @@ STATISTICS = [
         MIXED,
         summed(Errors(0, 3), expected=(0,) * 11),
         both(REPLACE, MISFIT),
+    ),
+    Case("products of two scores", MIXED, products(MIXED, [-1, 1], [1, 0, -1])),
+    Case("products of three scores", BINARY, products(BINARY, [-1, 1], [1, -1], [-1, 1])),
+    Case(
+        "products of scores that are not at the ends",
+        MIXED,
+        products(MIXED, [-0.5, 0.5], [0.25, 0, -1]),
+        everywhere("public scores that reach no end are charged as if they did"),
     ),
     Case("items", BASKETS, HeldItems(1, RANK, 4, 2)),
     Case("items, fewer than two records can hold", BASKETS, HeldItems(1, RANK, 3, 2)),

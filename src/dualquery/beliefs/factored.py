@@ -25,7 +25,7 @@ from math import prod
 import numpy as np
 from numpy.typing import NDArray
 
-from dualquery.beliefs.histogram import Histogram
+from dualquery.beliefs.histogram import Histogram, uniform
 from dualquery.loops import in_shares, njit
 from dualquery.queries.group import NONE, Predicates
 from dualquery.queries.workload import Workload
@@ -146,7 +146,7 @@ class Factored:
         sizes = tuple(domain.sizes.tolist())
         whole = Factored(domain, part_cells=prod(sizes))
         whole.owner[:] = 0
-        whole._parts[0] = Histogram(tuple(range(domain.width)), sizes)
+        whole._parts[0] = uniform(tuple(range(domain.width)), sizes)
         return whole
 
     @staticmethod

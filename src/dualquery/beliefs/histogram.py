@@ -10,6 +10,9 @@ and the pass is a superset sum that leaves out the large sets.
 
 from __future__ import annotations
 
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from contextvars import ContextVar
 from dataclasses import dataclass
 from functools import cached_property, lru_cache
 from math import prod
@@ -65,7 +68,7 @@ class Histogram:
 
     @property
     def cells(self) -> int:
-        return self._weights.size
+        return prod(self.sizes)
 
     @property
     def strides(self) -> tuple[int, ...]:
@@ -73,7 +76,11 @@ class Histogram:
         return tuple(prod(self.sizes[k + 1 :]) for k in range(len(self.sizes)))
 
     def probabilities(self) -> Cells:
-        return self._weights.reshape(self.sizes) / self._weights.sum()
+        weights = self._told()
+        return weights.reshape(self.sizes) / weights.sum()
+
+    def _told(self) -> Cells:
+        return self._weights
 
     def marginal(self, members: tuple[int, ...]) -> Cells:
         """The probabilities of the table over some attributes, one axis an attribute; refreshes `total`."""
@@ -81,11 +88,16 @@ class Histogram:
         if self.cells <= SERIAL_CELLS:
             sums, owners = self._weights, classes.all_cells
         else:
-            sums, owners = np.zeros((classes.rows, self._weights.shape[1])), classes.of_cell
-            in_shares(add_rows, sums.shape[1], self._weights, classes.of_row, sums, least=LEAST_COLUMNS)
+            sums, owners = self._row_sums(classes), classes.of_cell
         flat = np.bincount(owners.ravel(), weights=sums.ravel(), minlength=prod(classes.shape))
         self.total = float(flat.sum())
         return flat.reshape(classes.shape) / self.total
+
+    def _row_sums(self, classes: CellClasses) -> Cells:
+        """The rows of each class, added up."""
+        sums = np.zeros((classes.rows, self._weights.shape[1]))
+        in_shares(add_rows, sums.shape[1], self._weights, classes.of_row, sums, least=LEAST_COLUMNS)
+        return sums
 
     def glimpse(self, members: tuple[int, ...]) -> Cells:
         """`marginal` to within 10⁻¹⁵, without a pass over the cells where `survival` has just been asked."""
@@ -102,10 +114,9 @@ class Histogram:
 
     def multiplied(self, members: tuple[int, ...], factors: Cells, *, mass: float) -> Histogram:
         """As `multiply`, leaving this distribution as it is."""
-        other = Histogram.__new__(Histogram)
+        other = type(self).__new__(type(self))
         other.__dict__.update(self.__dict__)
-        other._weights = np.empty_like(self._weights)
-        other._scale(self._weights, members, factors, mass)
+        other._scale(self, members, factors, mass)
         return other
 
     def multiply(self, members: tuple[int, ...], factors: Cells, *, mass: float) -> None:
@@ -114,41 +125,54 @@ class Histogram:
         `mass` is the expectation of the factor, which every caller knows: it makes the new total without
         another pass over the cells.
         """
-        self._scale(self._weights, members, factors, mass)
+        self._scale(self, members, factors, mass)
 
-    def _scale(self, weights: Cells, members: tuple[int, ...], factors: Cells, mass: float) -> None:
+    def _scale(self, source: Histogram, members: tuple[int, ...], factors: Cells, mass: float) -> None:
+        """These weights become those of the source, or their own, times the factors."""
         classes = _classes(self.attributes, self.sizes, members)
         if self.cells <= SERIAL_CELLS:
-            np.multiply(weights, factors.ravel()[classes.all_cells], out=self._weights)
+            self._weights = source._weights * factors.ravel()[classes.all_cells]
         else:
-            rows = factors.ravel()[classes.of_cell]
-            kept = np.all(rows == 1.0, axis=1)
-            in_place = weights is self._weights
-            arguments = (weights, self._weights, in_place, classes.of_row, rows, kept)
-            in_shares(scale_rows, len(weights), *arguments, least=self._serial_rows)
+            self._scale_rows(source, classes, factors.ravel()[classes.of_cell])
         self._fresh = None
         self.total *= mass
         if not 1e-100 < self.total < 1e100:
-            self._weights /= self.total
+            self._divide()
             self.total = 1.0
+
+    def _divide(self) -> None:
+        self._weights /= self.total
+
+    def _scale_rows(self, source: Histogram, classes: CellClasses, rows: Cells) -> None:
+        in_place = source is self
+        weights = source._weights
+        if not in_place:
+            self._weights = np.empty_like(weights)
+        arguments = (weights, self._weights, in_place, classes.of_row, rows, np.all(rows == 1.0, axis=1))
+        in_shares(scale_rows, len(weights), *arguments, least=self._serial_rows)
 
     def survival(self, order: int) -> Survival:
         """The survival probabilities of all sets of at most `order` attributes; refreshes `total`."""
         steps = _pruned_steps(self._head, self._tail, min(order, len(self.sizes)))
-        tail, head = steps.tail, steps.head
-        table = np.empty((len(self._weights), len(steps.wanted)))
-        arguments = (self._weights, tail.node, tail.size, tail.stride, tail.leaf, steps.wanted, table)
-        in_shares(tail_survival, len(table), *arguments, least=self._serial_rows)
+        head, table = steps.head, self._tails(steps)
         head_survival(table, head.node, head.size, head.stride, steps.columns)
         self.total = float(table[0, 0])
         table /= self.total
         self._fresh = Survival(min(order, len(self.sizes)), table, steps.column, self._weights.shape[1])
         return self._fresh
 
+    def _tails(self, steps: Pruned) -> Cells:
+        """Suffix sums along the trailing attributes, the wanted cells of each row."""
+        tail = steps.tail
+        table = np.empty((len(self._weights), len(steps.wanted)))
+        arguments = (self._weights, tail.node, tail.size, tail.stride, tail.leaf, steps.wanted, table)
+        in_shares(tail_survival, len(table), *arguments, least=self._serial_rows)
+        return table
+
     def sample(self, count: int, rng: np.random.Generator) -> Integers:
         """The cells of `count` records by systematic sampling: each cell's share, rounded up or down."""
         points = (np.arange(count) + rng.random()) / count
-        cumulated = np.cumsum(self._weights.ravel())
+        cumulated = np.cumsum(self._told().ravel())
         found = np.searchsorted(cumulated, points * cumulated[-1], side="right")
         return np.minimum(found, self.cells - 1)
 
@@ -156,6 +180,25 @@ class Histogram:
     def _serial_rows(self) -> int:
         """So many are not worth sharing."""
         return max(1, SERIAL_CELLS // self._weights.shape[1])
+
+
+MakeHistogram = Callable[[tuple[int, ...], tuple[int, ...]], Histogram]
+_USUAL: ContextVar[MakeHistogram] = ContextVar("histograms", default=Histogram)
+
+
+@contextmanager
+def believing_with(make: MakeHistogram) -> Iterator[None]:
+    """Uniform distributions over whole domains are made so inside."""
+    before = _USUAL.set(make)
+    try:
+        yield
+    finally:
+        _USUAL.reset(before)
+
+
+def uniform(attributes: tuple[int, ...], sizes: tuple[int, ...]) -> Histogram:
+    """All cells alike, held by whoever was chosen."""
+    return _USUAL.get()(attributes, sizes)
 
 
 def check_cells(cells: int) -> None:
@@ -177,7 +220,7 @@ def _split(sizes: tuple[int, ...]) -> int:
 
 
 @dataclass(frozen=True)
-class _Classes:
+class CellClasses:
     """Which cell of a table each cell of the matrix lies in: of_cell[of_row[h], i] for the cell (h, i)."""
 
     shape: tuple[int, ...]
@@ -192,7 +235,7 @@ class _Classes:
 
 
 @lru_cache(maxsize=4096)
-def _classes(attributes: tuple[int, ...], sizes: tuple[int, ...], members: tuple[int, ...]) -> _Classes:
+def _classes(attributes: tuple[int, ...], sizes: tuple[int, ...], members: tuple[int, ...]) -> CellClasses:
     head = _split(sizes)
     inside = [j in members for j in attributes]
     shape = tuple(size for size, mine in zip(sizes, inside, strict=True) if mine)
@@ -201,7 +244,7 @@ def _classes(attributes: tuple[int, ...], sizes: tuple[int, ...], members: tuple
     rows = prod(size for size, mine in zip(sizes[:head], inside[:head], strict=True) if mine)
     width = prod(size for size, mine in zip(sizes[head:], inside[head:], strict=True) if mine)
     of_cell = np.arange(rows)[:, None] * width + of_column
-    return _Classes(shape, of_row.astype(np.int32), rows, of_cell)
+    return CellClasses(shape, of_row.astype(np.int32), rows, of_cell)
 
 
 def _codes(sizes: tuple[int, ...], inside: list[bool]) -> Integers:
@@ -225,7 +268,7 @@ class _Steps:
 
 
 @dataclass(frozen=True)
-class _Pruned:
+class Pruned:
     tail: _Steps
     head: _Steps
     wanted: Integers  # cells of a row with few digits, those with the fewest first
@@ -234,7 +277,7 @@ class _Pruned:
 
 
 @lru_cache(maxsize=64)
-def _pruned_steps(head: tuple[int, ...], tail: tuple[int, ...], order: int) -> _Pruned:
+def _pruned_steps(head: tuple[int, ...], tail: tuple[int, ...], order: int) -> Pruned:
     """The pass for a matrix of this shape. A node is a cell whose later digits are zero."""
     wanted, digits = _few_digits(tail, order)
     ranks = np.argsort(digits, kind="stable")
@@ -243,7 +286,7 @@ def _pruned_steps(head: tuple[int, ...], tail: tuple[int, ...], order: int) -> _
     column[wanted] = np.arange(len(wanted))
     steps = _steps(head, order)
     columns = np.searchsorted(digits, order - steps.digits, side="right")
-    return _Pruned(_steps(tail, order - 1, leaf_at=order - 1), steps, wanted, column, columns)
+    return Pruned(_steps(tail, order - 1, leaf_at=order - 1), steps, wanted, column, columns)
 
 
 def _steps(sizes: tuple[int, ...], most_digits: int, leaf_at: int = -1) -> _Steps:

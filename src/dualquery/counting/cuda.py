@@ -22,7 +22,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from dualquery.loops import CardError, card, free_bytes, kernels, on_card
-from dualquery.queries.conjunctions import Conjunctions, Parities, used_literals
+from dualquery.queries.conjunctions import Conjunctions, Parities, used_predicates
 from dualquery.queries.group import NONE, Predicates, padded
 from dualquery.queries.statistics import Countable
 from dualquery.queries.tables import Tables
@@ -73,17 +73,29 @@ class Cuda:
         return self._conjunctions(cupy, what, block)
 
     def _conjunctions(self, cupy: Any, what: Conjunctions, block: Records) -> Integers:
-        literals, predicates = used_literals(what)
+        asked, predicates = self._asked(cupy, what)
         columns = len(predicates) + 1
-        asked = cupy.asarray(np.ascontiguousarray(literals.T))
         counts = cupy.zeros(what.size, cupy.uint64)
         for first, rows in slabs(block.rows, columns // 8 + 4 * len(block.columns) + 1):
             bits = self._bits(cupy, predicates, block, first, rows)
             join(cupy, bits, asked, counts)
-        out: Integers = counts.get().astype(np.int64)
+        out: Integers = counts.get().view(np.int64)
         if what.complement is not None:
             out[what.complement] = block.rows - out[what.complement]
         return out
+
+    def _asked(self, cupy: Any, what: Conjunctions) -> tuple[Any, Predicates]:
+        """`used_literals` on the card, a column a query."""
+        queries, width = what.literals.shape
+        source, given = kernels(SOURCE), cupy.asarray(np.ascontiguousarray(what.literals))
+        wanted = cupy.zeros(len(what.predicates) + 1, cupy.uint8)  # the first entry takes the padding
+        grid = (-(-max(1, queries * width) // BLOCK),)
+        source.get_function("mark_used")(grid, (BLOCK,), (given, np.int64(queries * width), wanted))
+        number, predicates = used_predicates(what.predicates, wanted.get()[1:] > 0)
+        asked = cupy.empty((width, queries), cupy.int32)
+        shape = (np.int64(queries), np.int32(width))
+        source.get_function("number_literals")(grid, (BLOCK,), (given, *shape, cupy.asarray(number), asked))
+        return asked, predicates
 
     def _parities(self, cupy: Any, what: Parities, block: Records) -> Integers:
         used = np.unique(what.attributes[what.attributes >= 0])
@@ -97,7 +109,7 @@ class Cuda:
             bits = self._bits(cupy, ones, block, first, rows)
             given = (bits, np.int64(bits.shape[1]), asked, np.int32(width), np.int64(queries), odd)
             kernel((-(-32 * queries // BLOCK),), (BLOCK,), given)
-        return block.rows - odd.get().astype(np.int64)
+        return block.rows - np.asarray(odd.get()).view(np.int64)
 
     def _tables(self, cupy: Any, what: Tables, block: Records) -> Integers:
         used = sorted({j for members in what.sets for j in members})
@@ -118,7 +130,7 @@ class Cuda:
                 given = (codes, np.int64(rows), some, sizes, np.int32(members.shape[1]), starts)
                 room = (np.int32(SHARED // 16), counts)
                 kernel((parts, len(some)), (BLOCK,), (*given, *room), shared_mem=SHARED // 4)
-        return np.asarray(counts.get().astype(np.int64))
+        return np.asarray(counts.get()).view(np.int64)
 
     def _bits(self, cupy: Any, predicates: Predicates, block: Records, first: int, rows: int) -> Any:
         """A bit column for each predicate on the card, and last the one of all records that there are."""

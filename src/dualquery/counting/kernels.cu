@@ -19,6 +19,21 @@ ACCEPT(accept_1, unsigned char)
 ACCEPT(accept_2, unsigned short)
 ACCEPT(accept_4, unsigned int)
 
+// used[1 + p] = 1 where some of the literals 2p, 2p + 1 of all queries is about predicate p
+extern "C" __global__ void mark_used(const int* literals, long long number, unsigned char* used) {
+    long long i = blockIdx.x * (long long)blockDim.x + threadIdx.x;
+    if (i < number) used[1 + (literals[i] >> 1)] = 1;
+}
+
+// asked[k, q] = literal k of query q, its predicate numbered anew
+extern "C" __global__ void number_literals(const int* literals, long long queries, int width, const int* number,
+                                           int* asked) {
+    long long i = blockIdx.x * (long long)blockDim.x + threadIdx.x;
+    if (i >= queries * width) return;
+    int literal = literals[(i % queries) * width + i / queries];
+    asked[i] = literal < 0 ? literal : 2 * number[literal >> 1] + (literal & 1);
+}
+
 // counts[q] += records of a tile of words for which all literals hold. literal 2p: column p, 2p + 1: its negation;
 // padding asks for the last column, whose ones are the records that there are, and so does every count.
 extern "C" __global__ void conjunctions(const u64* bits, long long words, int columns, const int* literals, int width,
@@ -31,6 +46,8 @@ extern "C" __global__ void conjunctions(const u64* bits, long long words, int co
     }
     __syncthreads();
     const u64* valid = local + (columns - 1) * tile;
+    int nobody = 0;  // bits beyond the last record, zero in all columns: three negations would count them
+    for (int i = 0; i < tile; i++) nobody += 64 - __popcll(valid[i]);
     long long step = (long long)gridDim.y * blockDim.x;
     for (long long q = blockIdx.y * (long long)blockDim.x + threadIdx.x; q < queries; q += step) {
         int total = 0;
@@ -40,18 +57,12 @@ extern "C" __global__ void conjunctions(const u64* bits, long long words, int co
             const u64* y = b < 0 ? valid : local + (b >> 1) * tile;
             const u64* z = c < 0 ? valid : local + (c >> 1) * tile;
             u64 nx = a < 0 || !(a & 1) ? 0 : ~0ull, ny = b < 0 || !(b & 1) ? 0 : ~0ull, nz = c < 0 || !(c & 1) ? 0 : ~0ull;
-            if (nx | ny | nz) {
-                for (int i = 0; i < tile; i++) {
-                    int w = (i + threadIdx.x) & (tile - 1);
-                    total += __popcll((x[w] ^ nx) & (y[w] ^ ny) & (z[w] ^ nz) & valid[w]);
-                }
-            } else {
-                #pragma unroll 8
-                for (int i = 0; i < tile; i++) {
-                    int w = (i + threadIdx.x) & (tile - 1);
-                    total += __popcll(x[w] & y[w] & z[w]);
-                }
+            #pragma unroll 8
+            for (int i = 0; i < tile; i++) {
+                int w = (i + threadIdx.x) & (tile - 1);
+                total += __popcll((x[w] ^ nx) & (y[w] ^ ny) & (z[w] ^ nz));
             }
+            if (nx & ny & nz) total -= nobody;
         } else {
             for (int i = 0; i < tile; i++) {
                 int w = (i + threadIdx.x) & (tile - 1);

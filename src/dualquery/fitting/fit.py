@@ -30,7 +30,7 @@ from dualquery.fitting.fitter import (
 )
 from dualquery.fitting.measured import Measured, MeasuredTables, interactions_told
 from dualquery.fitting.posteriors import denoised, likely_larger, likely_pairs, tree_lean, tree_of
-from dualquery.fitting.smooth import Slopes
+from dualquery.fitting.smooth import Slopes, heard_of
 from dualquery.game import Transcript
 from dualquery.queries.rules import structural_zeros, zeros_of
 from dualquery.queries.tables import Tables, centred
@@ -276,9 +276,10 @@ def fit_and_mend(
     pairs, heat = wanted.pairs(), effort.temperatures(wanted.noise, times)
     warm = len(effort.warm_up)
     rows = passes(fitter, targets(pairs), start, heat[:warm], rng, tick)[-1]
-    tables = Tables(wanted.measured.domain, tuple(pairs))
+    asked = list(dict.fromkeys([*pairs, *heard_of(wanted.measured).products]))
+    tables = Tables(wanted.measured.domain, tuple(asked))
     fractions = tables.counts(_as_records(wanted.measured.domain, rows)) / math.prod(rows.shape[:2])
-    answers = dict(zip(pairs, tables.split(fractions), strict=True))
+    answers = dict(zip(asked, tables.split(fractions), strict=True))
     made = targets(wanted.added_back(pairs, answers))
     wanted.lean_to_slopes(made, answers, times)
     return passes(fitter, made, rows, heat[warm:], rng, tick)

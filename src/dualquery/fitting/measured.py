@@ -21,6 +21,7 @@ from numpy.typing import NDArray
 from dualquery.table.domain import Domain
 from dualquery.types import Cells, Set
 
+SCORES, PRODUCTS = HEARD = "scores", "products"
 LEAST = 1e-12  # of a fraction: what is smaller is as good as none, and must not be divided by
 HALF_NORMAL = 0.8  # E|z| of a standard normal
 
@@ -29,10 +30,11 @@ HALF_NORMAL = 0.8  # E|z| of a standard normal
 class Numbers:
     """What was measured and is no interaction: a word for it, the attributes that it is about, and which of these.
 
-    `within` are means inside bins: one number a bin, Σ ((x − low)/width − ½) over its records. `totals` are the
-    records that hold each of several binary attributes, `query` and `queries` the records that satisfy each, `table`
-    the cells of a table, `misfits` how much farther each of some pairs lies from independence than chance brings (the
-    attributes of one pair after those of the other); all in records.
+    `within` are means inside bins: one number a bin, Σ ((x − low)/width − ½) over its records. `products` are
+    Σ s_i s_j of every two of some attributes, of public `scores` of their values. `totals` are the records that hold
+    each of several binary attributes, `query` and `queries` the records that satisfy each, `table` the cells of a
+    table, `misfits` how much farther each of some pairs lies from independence than chance brings (the attributes
+    of one pair after those of the other); all in records.
     """
 
     kind: str
@@ -98,7 +100,7 @@ class MeasuredTables:
     interactions: Mapping[Set, Cells]
     variance: Mapping[Set, float]
     total: float
-    inside: tuple[Measured, ...] = ()  # means inside bins, which no table needs
+    inside: tuple[Measured, ...] = ()  # means inside bins and products, which no table needs
 
     @staticmethod
     def nothing(domain: Domain) -> MeasuredTables:
@@ -112,8 +114,10 @@ class MeasuredTables:
     @staticmethod
     def of(domain: Domain, measured: Iterable[Measured]) -> MeasuredTables:
         """The tables again, from what a release has kept of them."""
+        measured = list(measured)
         told = [each for each in measured if isinstance(each.what, tuple)]
-        return MeasuredTables.nothing(domain).joined(told).counted()
+        heard = [each for each in measured if isinstance(each.what, Numbers) and each.what.kind in HEARD]
+        return replace(MeasuredTables.nothing(domain).joined(told).counted(), inside=tuple(heard))
 
     @property
     def kept(self) -> tuple[Measured, ...]:

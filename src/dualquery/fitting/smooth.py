@@ -12,26 +12,33 @@ Rows fall short of it. Shrinking works cell by cell, and a slope that lies in ma
 taken for noise; a temperature takes some of the rest. So rows are told slopes apart (`Slopes`): of every two ordered
 attributes the mean product of their places x, as it is likely to be. Once rows are warm they lean to
 exp(λ x_a x_b + α_a + β_b), of all factors that give a slope and keep the margins the one that changes a table least.
+
+A table of many cells says little of its slope, and a pair without a table nothing. Where products of scores were
+heard (`mechanisms.means`), slopes are those of both, seen as normal; where scores leave less than half of what was
+unknown, rows lean by scores, and all the way.
 """
 
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
-from dataclasses import dataclass
+from collections.abc import Collection, Mapping
+from dataclasses import dataclass, replace
+from itertools import combinations
 from typing import NamedTuple
 
 import numpy as np
 
-from dualquery.fitting.measured import LEAST, MeasuredTables
+from dualquery.fitting.measured import LEAST, PRODUCTS, SCORES, MeasuredTables
 from dualquery.fitting.posteriors import LEAST_PAIRS, MOST_VALUES, contrasts, turn_into
 from dualquery.loops import in_shares, njit, plain_algebra
 from dualquery.queries.tables import centred
 from dualquery.table.domain import Categorical, Column, Domain, Numeric
 from dualquery.types import Cells, Integers, Reals, Set
 
+UNMEASURED = 0.2  # deviation of a correlation that nobody measured
 STRENGTH = 0.5  # τ: of a correlation beforehand. .1 is too sure: .82 to .90 of intervals hold
 STEEPNESS = 3.0  # how fast the prior falls with the degree
+TOLD = 0.5  # of what is unknown of a slope: where scores leave less, rows lean by scores
 STEPS = 20  # of τ and the weights that follow from it
 FOLLOWED = 0.5  # of a lean: as rows move, what was measured pulls them back about as hard
 MOST_TILT, CLOSE = 0.3, 1e-3
@@ -47,6 +54,23 @@ def number_codes(column: Column) -> Integers | None:
     if isinstance(column, Categorical) and column.numeric:
         return np.flatnonzero(~np.isnan(column.numbers))
     return None
+
+
+def ordered(domain: Domain, attribute: int) -> bool:
+    """Whether a line goes through more than two of the values of an attribute."""
+    line = _line(domain, attribute)
+    return line is not None and int(np.isfinite(line).sum()) > 2
+
+
+def scores_of(domain: Domain, attribute: int, ones: Cells) -> Reals:
+    """Of each value twice the share of the records before its middle, less one; 0 where it is no number."""
+    line = _line(domain, attribute)
+    assert line is not None
+    place, known = np.argsort(line), np.isfinite(line)
+    share = np.where(known, ones, 0.0)[place] / max(LEAST, float(ones[known].sum()))
+    scores = np.zeros(len(line))
+    scores[place] = 2 * np.cumsum(share) - share - 1
+    return np.where(known, np.clip(scores, -1.0, 1.0), 0.0)
 
 
 class Eigen(NamedTuple):
@@ -179,13 +203,18 @@ class Slopes:
     places: Mapping[int, Reals]
     likely: Mapping[Set, float]
     variance: Mapping[Set, float]  # of these
+    scores: Mapping[int, Reals]
+    by_scores: Collection[Set] = ()  # pairs whose products of scores say more than their tables
+    free: Collection[Set] = ()  # pairs without a table, which pulls rows back
 
     @staticmethod
     def of(measured: MeasuredTables, ones: Mapping[int, Cells]) -> Slopes:
-        domain = measured.domain
+        domain, heard = measured.domain, heard_of(measured)
         pairs = [members for members in measured.of_order(2) if all(j in ones for j in members)]
         lines = {
-            j: line for j in {j for pair in pairs for j in pair} if (line := _line(domain, j)) is not None
+            j: line
+            for j in {j for pair in (*pairs, *heard.products) for j in pair}
+            if (line := _line(domain, j)) is not None
         }
         places, spectra, alone = {}, {}, measured.ones()
         with plain_algebra():
@@ -217,30 +246,68 @@ class Slopes:
             in_shares(
                 slopes_of, len(pairs), sides, edges, *of_cells, *known, likely, variance, least=LEAST_PAIRS
             )
-        told = (dict(zip(pairs, each.tolist(), strict=True)) for each in (likely, variance))
-        return Slopes(places, *told)
+        mean, doubt = (dict(zip(pairs, each.tolist(), strict=True)) for each in (likely, variance))
+        return Slopes(places, mean, doubt, heard.scores)._given(heard, measured, spectra, alone)
+
+    def _given(
+        self,
+        heard: HeardProducts,
+        measured: MeasuredTables,
+        spectra: Mapping[int, Eigen],
+        ones: Mapping[int, Cells],
+    ) -> Slopes:
+        """With the products that were heard, each seen with a slope as two normal numbers."""
+        likely, variance, by_scores, free = dict(self.likely), dict(self.variance), set(), set()
+        for i, j in heard.products:
+            if i not in self.places or j not in self.places:
+                continue
+            mean, covariance = np.zeros(2), np.full((2, 2), heard.prior)
+            if (i, j) in measured.interactions:
+                with plain_algebra():
+                    known = smoothed(measured, (i, j), ones, spectra[i], spectra[j])
+                    left, right = (
+                        np.stack([self.places[k], heard.scores[k]]) @ spectra[k].turned for k in (i, j)
+                    )
+                    mean = np.einsum("xa,ab,xb->x", left, known.mean, right)
+                    both = (left[:, None] * left, right[:, None] * right)
+                    covariance = np.einsum("xya,ab,xyb->xy", both[0], known.variance, both[1])
+            else:
+                free.add((i, j))
+                alike = (heard.alike(k, ones[k], self.places[k]) for k in (i, j))
+                covariance[0, 1] = covariance[1, 0] = heard.prior * math.prod(alike)
+            seen = covariance[1] / (covariance[1, 1] + heard.variance[i, j])
+            after = mean + seen * (heard.products[i, j] - mean[1])
+            left_over = covariance.diagonal() - seen * covariance[1]
+            best = int(left_over[0] < TOLD * covariance[0, 0])
+            likely[i, j], variance[i, j] = float(after[best]), float(left_over[best])
+            if best:
+                by_scores.add((i, j))
+        return replace(self, likely=likely, variance=variance, by_scores=by_scores, free=free)
 
     def leans(self, answers: Mapping[Set, Cells]) -> dict[Set, Cells]:
         """Logarithms that bring rows, which answer so, to tables of these slopes and their own margins.
 
-        Only as far as rows are farther off than a slope is uncertain (James and Stein 1961).
+        Where tables tell a slope, only as far as rows are farther off than it is uncertain (James and Stein 1961).
         """
         pairs = list(self.likely)
         if not pairs:
             return {}
         tables = [answers[members] for members in pairs]
         starts = np.cumsum([0, *(table.size for table in tables)])
-        where = {j: number for number, j in enumerate(self.places)}
-        edges = np.cumsum([0, *map(len, self.places.values())])
-        sides = np.array([[where[i], where[j]] for i, j in pairs], np.int64)
+        orders = (self.places, self.scores)
+        lines = {(j, by): line for by, each in enumerate(orders) for j, line in each.items()}
+        where = {key: number for number, key in enumerate(lines)}
+        edges = np.cumsum([0, *map(len, lines.values())])
+        sides = np.array([[where[j, pair in self.by_scores] for j in pair] for pair in pairs], np.int64)
         cells = np.concatenate([table.ravel() for table in tables]).astype(np.float64)
         likely, variance = (
             np.array([known[members] for members in pairs]) for known in (self.likely, self.variance)
         )
-        places = np.concatenate(list(self.places.values()))
-        in_shares(
-            lean_tables, len(pairs), cells, starts, sides, places, edges, likely, variance, least=LEAST_PAIRS
-        )
+        places = np.concatenate(list(lines.values()))
+        free = np.array([members in self.free for members in pairs])
+        heard = free | np.array([members in self.by_scores for members in pairs])
+        told = (likely, np.where(heard, 0.0, variance), np.where(free, 1.0, FOLLOWED))
+        in_shares(lean_tables, len(pairs), cells, starts, sides, places, edges, *told, least=LEAST_PAIRS)
         return {
             members: part.reshape(table.shape)
             for members, table, part in zip(pairs, tables, np.split(cells, starts[1:-1]), strict=True)
@@ -248,7 +315,7 @@ class Slopes:
 
 
 @njit(cache=True)
-def lean_tables(lower, upper, cells, starts, sides, places, edges, likely, variance):  # type: ignore[no-untyped-def]
+def lean_tables(lower, upper, cells, starts, sides, places, edges, likely, doubt, followed):  # type: ignore[no-untyped-def]
     """Tables lower to upper become the logarithms that they lack."""
     for n in range(lower, upper):
         i, j = sides[n, 0], sides[n, 1]
@@ -261,11 +328,11 @@ def lean_tables(lower, upper, cells, starts, sides, places, edges, likely, varia
                 products[a, b] = left[a] * right[b]
                 found += table[a, b] * products[a, b]
         far = (likely[n] - found) ** 2
-        clear = max(0.0, far - variance[n]) / max(far, LEAST)
+        clear = max(0.0, far - doubt[n]) / max(far, LEAST)
         factor = tilted(table, products, found + clear * (likely[n] - found))
         for a in range(len(left)):
             for b in range(len(right)):
-                table[a, b] = min(max(math.log(factor[a, b]) / FOLLOWED, -MOST_LEAN), MOST_LEAN)
+                table[a, b] = min(max(math.log(factor[a, b]) / followed[n], -MOST_LEAN), MOST_LEAN)
 
 
 @njit(cache=True)
@@ -312,6 +379,43 @@ def tilted(table, products, wanted):  # type: ignore[no-untyped-def]
 @njit(cache=True)
 def _ratio(wanted, found):  # type: ignore[no-untyped-def]
     return max(wanted, LEAST) / max(found, LEAST) if found > 0 else 1.0
+
+
+class HeardProducts(NamedTuple):
+    """The products of scores that were measured: scores and products such that each score has variance 1."""
+
+    scores: Mapping[int, Reals]
+    products: Mapping[Set, float]
+    variance: Mapping[Set, float]
+    prior: float  # τ² of a correlation that no table tells
+
+    def alike(self, attribute: int, ones: Cells, places: Reals) -> float:
+        """How far places go with scores."""
+        found: Reals = ones @ (self.scores.get(attribute, places) * places)
+        return float(found / ones.sum())
+
+
+def heard_of(measured: MeasuredTables) -> HeardProducts:
+    """What was measured of products, in fractions. τ² = (.2² + Σ (z² − t))/(1 + number), as products say."""
+    scores: dict[int, Reals] = {}
+    products: dict[Set, float] = {}
+    variance: dict[Set, float] = {}
+    scale: dict[int, float] = {}
+    ones = measured.ones() if measured.inside else {}
+    for each in measured.inside:
+        if each.what.kind == SCORES:
+            (j,) = each.what.attributes
+            scale[j] = max(LEAST, math.sqrt(float(ones[j] @ each.values**2)))
+            scores[j] = each.values / scale[j]
+        if each.what.kind == PRODUCTS:
+            for (i, j), value in zip(
+                combinations(each.what.attributes, 2), each.values.tolist(), strict=True
+            ):
+                by = scale[i] * scale[j] * measured.total
+                products[i, j], variance[i, j] = value / by, each.variance / by**2
+    excess = sum(products[pair] ** 2 - variance[pair] for pair in products)
+    prior = (UNMEASURED**2 + max(0.0, excess)) / (1 + len(products))
+    return HeardProducts(scores, products, variance, prior)
 
 
 def _line(domain: Domain, attribute: int) -> Reals | None:

@@ -11,7 +11,7 @@ from dualquery.game import Challenge, Gives, Record, Replied, Said, Takes, Trans
 from dualquery.privacy.curator import Curator
 from dualquery.privacy.noise import Noise
 from dualquery.privacy.scores import Score, SignedErrors
-from dualquery.privacy.selection import Rate, Selected
+from dualquery.privacy.selection import Answers, Rate, Selected, unheard
 from dualquery.queries.statistics import Countable
 from dualquery.queries.workload import Workload
 from dualquery.types import Integers, Ints
@@ -99,7 +99,7 @@ class LearningQueryPlayer:
         self._rate = rate
         self._samples = samples
         self._public_rows = public_rows
-        self._answers: Ints = np.zeros(workload.size, np.int32)
+        self._answers = unheard(workload)
         self._heard = 0
         self._draws: deque[Draws] = deque(maxlen=recall)
 
@@ -114,25 +114,24 @@ class LearningQueryPlayer:
         )
         drawn = self._curator.select(score, rate=self._rate, draws=self._samples)
         signs = np.where(drawn.negated, -1, 1)
-        self._draws.append(Draws(drawn.queries, signs, self._answers[drawn.queries], self._heard))
         if self._draws.maxlen == 1:
             return net_weights(drawn.queries, signs)
+        self._draws.append(Draws(drawn.queries, signs, self._answers.of(drawn.queries), self._heard))
         queries = np.concatenate([each.queries for each in self._draws])
         weights = np.concatenate([self._today(each) for each in self._draws])
         return net_weights(queries, weights)
 
     def _today(self, then: Draws) -> Integers:
-        now, rounds = self._answers[then.queries], self._heard - then.heard
+        now, rounds = self._answers.of(then.queries), self._heard - then.heard
         gained = rounds * now / max(1, self._heard) - (now - then.answers)
         rate = float(self._rate.nats) * self._public_rows
         fades = np.exp(np.minimum(0, rate * then.signs * gained))
         return then.signs * np.round(PARTS * fades).astype(np.int64)
 
-    def hear(self, transcript: Transcript[Challenge, Record]) -> Ints:
+    def hear(self, transcript: Transcript[Challenge, Record]) -> Answers:
         """Take in the replies that are new; how many of all replies satisfy each query."""
         for reply in transcript.replies[self._heard :]:
-            for group, start in zip(self._workload.groups, self._workload.starts, strict=False):
-                group.add_answers(reply, self._answers[start : start + group.size])
+            self._answers.add(reply)
         self._heard = len(transcript.replies)
         return self._answers
 

@@ -22,11 +22,10 @@ import numpy as np
 from numpy.typing import NDArray
 
 from dualquery.fitting.measured import LEAST, MeasuredTables, cell_variance, onto_simplex
-from dualquery.fitting.smooth import Eigen, eigen, number_codes, smoothed
+from dualquery.fitting.smooth import UNMEASURED, Eigen, HeardProducts, eigen, heard_of, number_codes, smoothed
 from dualquery.table.domain import Domain
 from dualquery.types import Cells, Reals, Set
 
-UNMEASURED = 0.2  # deviation of a correlation that nobody measured
 UNMEASURED_TRIPLE = 0.04
 TRIED = 100  # one-way tables, to know what cutting at zero adds
 RARE = 3.0  # deviations of the noise, below which a value is rare
@@ -55,12 +54,25 @@ def features_of(domain: Domain, attribute: int, places: Reals, shares: Reals) ->
 
 
 class Posterior(NamedTuple):
-    """Of the contrasts of a pair, turned: mean and variance, and what turns them into moments of features."""
+    """Of the contrasts of a pair, turned: mean and variance, and what turns them into moments of features; the
+    product of scores that was heard of it, its noise, and what turns contrasts into that.
+    """
 
     mean: Cells
     variance: Cells
     left: Reals
     right: Reals
+    heard: tuple[float, float, Reals, Reals] | None
+
+    def drawn(self, rng: np.random.Generator | None) -> Cells:
+        """Contrasts; those that are drawn are moved to what was heard, with its noise (Matheron's rule)."""
+        found: Cells = self.mean + _noise(rng, self.mean.shape) * np.sqrt(self.variance)
+        if self.heard is None:
+            return found
+        product, noise, left, right = self.heard
+        along = self.variance * np.outer(left, right)
+        off = product + float(_noise(rng, ())) * noise - left @ found @ right
+        return found + along * (off / (left @ along @ right + noise**2))
 
 
 class Moment(NamedTuple):
@@ -77,6 +89,7 @@ class Moments:
     ones: Mapping[int, Cells]  # as measured, not yet on the simplex
     noise: Mapping[int, float]  # their deviation a cell; 0 where rows alone tell
     pairs: Mapping[Set, Posterior | None]  # None where it was never measured
+    unmeasured: Mapping[Set, Cells]  # deviations of the moments of such pairs
     triples: Mapping[Set, tuple[Cells, Cells]]  # of its moments: mean, and variance around it
     rows: Mapping[Set, Cells]  # moments of the released rows, for pairs that were never measured
     lines: Mapping[int, Reals]  # where the numbers of numeric attributes lie, NaN for values that are none
@@ -95,7 +108,7 @@ class Moments:
         found = []
         for members, known in self.pairs.items():
             if known is None:
-                found.append(np.full(self.rows[members].shape, UNMEASURED**2))
+                found.append(self.unmeasured[members] ** 2)
             else:
                 found.append(known.left.T**2 @ known.variance @ known.right**2)
         found += [variance for _, variance in self.triples.values()]
@@ -108,10 +121,9 @@ class Moments:
         found = []
         for (i, j), known in self.pairs.items():
             if known is None:
-                found.append(self.rows[i, j] + _noise(rng, self.rows[i, j].shape) * UNMEASURED)
+                found.append(self.rows[i, j] + _noise(rng, self.rows[i, j].shape) * self.unmeasured[i, j])
                 continue
-            contrasted = known.mean + _noise(rng, known.mean.shape) * np.sqrt(known.variance)
-            found.append(np.outer(means[i], means[j]) + known.left.T @ contrasted @ known.right)
+            found.append(np.outer(means[i], means[j]) + known.left.T @ known.drawn(rng) @ known.right)
         for mean, variance in self.triples.values():
             found.append(mean + _noise(rng, mean.shape) * np.sqrt(variance))
         return ones, np.concatenate([np.zeros(0), *(each.ravel() for each in found)])
@@ -190,18 +202,26 @@ def moments_of(
     spectra = {j: eigen(domain, j, simple[j], places[j], STEEPNESS) for j in attributes}
     pairs: dict[Set, Posterior | None] = {}
     rows: dict[Set, Cells] = {}
+    unmeasured: dict[Set, Cells] = {}
+    heard = heard_of(measured)
     for i, j in combinations(sorted(attributes), 2):
         if (i, j) in measured.interactions:
-            pairs[i, j] = _posterior(measured, (i, j), simple, spectra, features)
+            pairs[i, j] = _posterior(measured, (i, j), simple, spectra, features, heard)
         else:
             pairs[i, j] = None
             rows[i, j] = _seen((i, j), features, codes)
+            unmeasured[i, j] = np.full(rows[i, j].shape, UNMEASURED)
+            if (i, j) in heard.products:
+                alike = math.prod(heard.alike(k, simple[k], features[k][:, 0]) ** 2 for k in (i, j))
+                known_part = alike * heard.prior / (heard.prior + heard.variance[i, j])
+                unmeasured[i, j][0, 0] = math.sqrt(heard.prior * max(0.0, 1 - known_part))
     lines = {j: _line(domain, j, places[j]) for j in attributes}
     return Moments(
         features,
         ones,
         noise,
         pairs,
+        unmeasured,
         {members: _triple(measured, members, features, codes) for members in triples},
         rows,
         {j: line for j, line in lines.items() if line is not None},
@@ -221,10 +241,15 @@ def _posterior(
     ones: Mapping[int, Cells],
     spectra: Mapping[int, Eigen],
     features: Mapping[int, Reals],
+    heard: HeardProducts,
 ) -> Posterior:
     i, j = members
     known = smoothed(measured, members, ones, spectra[i], spectra[j])
-    return Posterior(*known, spectra[i].turned.T @ features[i], spectra[j].turned.T @ features[j])
+    told = None
+    if members in heard.products:
+        left, right = (spectra[k].turned.T @ heard.scores[k] for k in members)
+        told = (heard.products[members], math.sqrt(heard.variance[members]), left, right)
+    return Posterior(*known, spectra[i].turned.T @ features[i], spectra[j].turned.T @ features[j], told)
 
 
 def _triple(

@@ -3,7 +3,8 @@
 A block of threads adds up the weights of a chunk of candidates in whole numbers, band by band; the order does not
 matter. Doubles are used as in `selection.mantissa`, operation by operation, and products and sums are not joined. The
 uniform integers come from the entropy of the curator; a card sees counts, scores and what is left of such an integer
-inside a chunk. Counts that are asked again every round stay on the card.
+inside a chunk. Counts that are asked again every round stay on the card,
+and so do the answers of replies to conjunctions.
 """
 
 from __future__ import annotations
@@ -15,15 +16,82 @@ from threading import Lock
 from typing import Any, TypeVar
 
 import numpy as np
+from numpy.typing import NDArray
 
 from dualquery.loops import CardError, card, kernels, on_card
-from dualquery.privacy.selection import COMPILED, LN2, POWERS, Scored, Weighing
-from dualquery.types import Integers, Words
+from dualquery.privacy.selection import COMPILED, LN2, POWERS, Answers, Scored, Weighing
+from dualquery.queries.conjunctions import Conjunctions
+from dualquery.queries.group import literal_truth
+from dualquery.queries.workload import Workload
+from dualquery.types import Integers, Ints, Words
 
 SOURCE = Path(__file__).with_name("kernels.cu").read_text(encoding="utf-8")
 THREADS, BLOCKS = 256, 528  # of a block; at most, in a search for the extremes
 SEPARATE = ("--fmad=false",)
 Worked = TypeVar("Worked")
+
+
+def kernel(name: str) -> Any:
+    return kernels(SOURCE, SEPARATE).get_function(name)
+
+
+class CardAnswers(Answers):
+    """Of conjunctions, on the card. Replies are kept: should the card fail, the processor hears them all again."""
+
+    def __init__(self, workload: Workload, weights: CardWeights) -> None:
+        super().__init__(workload)
+        self._weights, self._replies = weights, list[Ints]()
+        self._asked: list[tuple[Any, ...]] = []
+        self.held: Any = ()  # None: the processor has them
+        self._on(self._begun)
+
+    def _begun(self, cupy: Any) -> None:
+        self.held = cupy.zeros(self._workload.size, cupy.int64)
+        for group in self._workload.groups:
+            assert isinstance(group, Conjunctions)
+            flips = np.zeros(0, np.uint8) if group.complement is None else group.complement.view(np.uint8)
+            literals = cupy.asarray(np.ascontiguousarray(group.literals.T))
+            self._asked.append((literals, cupy.asarray(flips), np.int32(len(flips))))
+
+    def _on(self, work: Callable[[Any], Any]) -> Any:
+        """What the card makes of it; nothing as soon as it has failed."""
+        if self.held is None:
+            return None
+        try:
+            with self._weights.lock, on_card() as cupy:
+                return work(cupy)
+        except CardError as problem:
+            self._weights.failed(problem)
+        self.held = None
+        for reply in self._replies:
+            super().add(reply)
+        return None
+
+    def add(self, reply: Ints) -> None:
+        def heard(cupy: Any) -> None:
+            starts = self._workload.starts.tolist()
+            for group, first, (literals, *flips) in zip(
+                self._workload.groups, starts, self._asked, strict=False
+            ):
+                width, number = literals.shape
+                truth = literal_truth(group.predicates, reply)
+                shape = (np.int32(width), np.int64(number), np.int32(len(truth) - 1))
+                given = (literals, *shape, cupy.asarray(truth), *flips, self.held[first : first + number])
+                kernel("hear")((-(-number // THREADS),), (THREADS,), given)
+
+        self._replies.append(reply)
+        if self.held is None:
+            super().add(reply)
+        else:
+            self._on(heard)
+
+    def of(self, queries: Integers) -> Ints:
+        found = self._on(lambda cupy: self.held[cupy.asarray(queries)].get().astype(np.int32))
+        return super().of(queries) if found is None else found
+
+    def __array__(self, *given: Any, **named: Any) -> NDArray[Any]:
+        found = self._on(lambda cupy: self.held.get().astype(np.int32))
+        return self._numbers if found is None else found
 
 
 class CardWeights:
@@ -32,7 +100,7 @@ class CardWeights:
     def __init__(self) -> None:
         card()  # or why not
         self.said: list[str] = []
-        self._lock = Lock()
+        self.lock = Lock()
         self._powers: Any = None
         self._held: tuple[Callable[[], Any], Any] = (
             lambda: None,
@@ -40,11 +108,15 @@ class CardWeights:
         )  # the last counts, and where they lie
         self._offsets: tuple[Scored | None, Any] = (None, None)  # of these scores
 
+    def answers(self, workload: Workload) -> Answers:
+        asked_here = all(isinstance(group, Conjunctions) for group in workload.groups)
+        return CardAnswers(workload, self) if asked_here else Answers(workload)
+
     def extremes(self, scored: Scored) -> tuple[int, int]:
         def on(cupy: Any, scores: tuple[Any, ...]) -> tuple[int, int]:
             blocks = min(BLOCKS, scored.chunks)
             low, high = (cupy.empty(blocks * THREADS // 32, cupy.int64) for _ in range(2))
-            self._kernel("extremes")((blocks,), (THREADS,), (*scores, low, high))
+            kernel("extremes")((blocks,), (THREADS,), (*scores, low, high))
             return int(low.get().min()), int(high.get().max())
 
         return self._either(scored, on, lambda: COMPILED.extremes(scored))
@@ -54,7 +126,7 @@ class CardWeights:
             sums = cupy.empty((scored.chunks, law.bands), cupy.uint64)
             shared = 8 * law.bands * THREADS // 32
             given = (*scores, *self._law(cupy, law), sums)
-            self._kernel("sum_bands")((scored.chunks,), (THREADS,), given, shared_mem=shared)
+            kernel("sum_bands")((scored.chunks,), (THREADS,), given, shared_mem=shared)
             return np.asarray(sums.get())
 
         return self._either(scored, on, lambda: COMPILED.sums(scored, law))
@@ -66,7 +138,7 @@ class CardWeights:
             out = cupy.zeros(len(chunk), cupy.int64)
             draws = [cupy.asarray(each) for each in (chunk, band, residue)]
             given = (*scores, *self._law(cupy, law), *draws, out)
-            self._kernel("find_candidates")((len(chunk),), (THREADS,), given, shared_mem=8 * THREADS)
+            kernel("find_candidates")((len(chunk),), (THREADS,), given, shared_mem=8 * THREADS)
             return np.asarray(out.get())
 
         return self._either(scored, on, lambda: COMPILED.found(scored, law, chunk, band, residue))
@@ -75,20 +147,26 @@ class CardWeights:
         self, scored: Scored, on: Callable[[Any, tuple[Any, ...]], Worked], otherwise: Callable[[], Worked]
     ) -> Worked:
         try:
-            with self._lock, on_card() as cupy:
+            with self.lock, on_card() as cupy:
                 return on(cupy, self._scores(cupy, scored))
         except CardError as problem:
-            self._held, self._offsets = (lambda: None, None), (None, None)
-            sentence = f"{problem}; weights were added up on the processor"
-            if sentence not in self.said:
-                self.said.append(sentence)
+            self.failed(problem)
         return otherwise()
+
+    def failed(self, problem: CardError) -> None:
+        self._held, self._offsets = (lambda: None, None), (None, None)
+        sentence = f"{problem}; weights were added up on the processor"
+        if sentence not in self.said:
+            self.said.append(sentence)
 
     def _scores(self, cupy: Any, scored: Scored) -> tuple[Any, ...]:
         if self._held[0]() is not scored.counts:
             self._held = (weakref.ref(scored.counts), cupy.asarray(scored.counts.astype(np.int64)))
-        if self._offsets[0] is not scored:
-            self._offsets = (scored, cupy.asarray(scored.offsets).astype(cupy.int64))
+        offsets = scored.offsets
+        if isinstance(offsets, CardAnswers) and offsets.held is not None:
+            self._offsets = (scored, offsets.held)
+        elif self._offsets[0] is not scored:
+            self._offsets = (scored, cupy.asarray(np.asarray(offsets)).astype(cupy.int64))
         numbers = [np.int64(each) for each in (scored.repeats, scored.scale, scored.surplus)]
         return (
             self._held[1],
@@ -104,7 +182,3 @@ class CardWeights:
         step = np.float64(LN2 / np.float64(1 << law.shift))
         known = (np.int64(law.rate), np.int32(law.shift), np.int64(law.largest), np.int64(law.lowest))
         return (*known, self._powers, step, np.int64(law.low), np.int32(law.bands))
-
-    @staticmethod
-    def _kernel(name: str) -> Any:
-        return kernels(SOURCE, SEPARATE).get_function(name)

@@ -109,3 +109,16 @@ extern "C" __global__ void find_candidates(SCORES, LAW, const i64* chunk, const 
             if (point < running) { found[draw] = 2 * q + side; return; }
         }
 }
+
+// answers[q] += whether all literals of query q (a column here) hold; truth of each literal, and of padding
+extern "C" __global__ void hear(const int* literals, int width, i64 number, int padding, const unsigned char* truth,
+                                const unsigned char* flips, int flipped, i64* answers) {
+    i64 q = blockIdx.x * (i64)blockDim.x + threadIdx.x;
+    if (q >= number) return;
+    int holds = flipped ? flips[q] : 0, all = 1;
+    for (int k = 0; k < width; k++) {
+        int literal = literals[k * number + q];
+        all &= truth[literal >= 0 ? literal : padding];
+    }
+    answers[q] += holds ^ all;
+}

@@ -22,7 +22,7 @@ from dualquery.errors import BudgetError
 from dualquery.privacy.budget import Neighbours
 from dualquery.privacy.events import Selection
 from dualquery.privacy.ledger import TOO_SMALL, Price
-from dualquery.privacy.selection import SLACK, Candidates, Rate, Scored
+from dualquery.privacy.selection import SLACK, Answers, Candidates, Rate, Scored
 from dualquery.queries.tables import Tables, signed
 from dualquery.queries.workload import Workload
 from dualquery.types import Integers, Ints, Reals
@@ -88,7 +88,7 @@ class SignedErrors:
     public_rows: int
     repeats: int
     scale: int
-    offsets: Ints | Integers
+    offsets: Ints | Integers | Answers
     among: Integers | None = None  # the queries that may be drawn; None: all
 
     def __post_init__(self) -> None:

@@ -30,9 +30,11 @@ from fractions import Fraction
 from typing import Any, NamedTuple, Protocol
 
 import numpy as np
+from numpy.typing import NDArray
 
 from dualquery.errors import BudgetError
 from dualquery.loops import in_shares, njit
+from dualquery.queries.workload import Workload
 from dualquery.randomness import Entropy
 from dualquery.types import Flags, Integers, Ints, Reals, Words
 
@@ -241,7 +243,7 @@ class Scored:
     counts: Integers
     repeats: int
     scale: int
-    offsets: Ints | Integers
+    offsets: Ints | Integers | Answers
     surplus: int
     candidates: Candidates
 
@@ -283,8 +285,29 @@ class Weighing(NamedTuple):
     bands: int
 
 
+class Answers:
+    """How many of the replies that were heard satisfy each query. Public."""
+
+    def __init__(self, workload: Workload) -> None:
+        self._workload = workload
+        self._numbers = np.zeros(workload.size, np.int32)
+
+    def add(self, reply: Ints) -> None:
+        for group, start in zip(self._workload.groups, self._workload.starts, strict=False):
+            group.add_answers(reply, self._numbers[start : start + group.size])
+
+    def of(self, queries: Integers) -> Ints:
+        return self._numbers[queries]
+
+    def __array__(self, *given: Any, **named: Any) -> NDArray[Any]:
+        return np.asarray(self._numbers)
+
+
 class Weights(Protocol):
     """Who adds up weights, of private scores: compiled loops, or a card (`privacy.cuda`), with the same numbers."""
+
+    def answers(self, workload: Workload) -> Answers:
+        """Of no replies yet."""
 
     def extremes(self, scored: Scored) -> tuple[int, int]:
         """The least and the greatest score of all queries."""
@@ -301,10 +324,14 @@ class Weights(Protocol):
 class Compiled:
     """The loops of this module."""
 
+    def answers(self, workload: Workload) -> Answers:
+        return Answers(workload)
+
     def extremes(self, scored: Scored) -> tuple[int, int]:
         chunks = scored.chunks
         lows, highs = np.empty(chunks, np.int64), np.empty(chunks, np.int64)
-        scores = (scored.counts, scored.offsets, scored.repeats, scored.scale, scored.signed, lows, highs)
+        offsets = np.asarray(scored.offsets)
+        scores = (scored.counts, offsets, scored.repeats, scored.scale, scored.signed, lows, highs)
         in_shares(extreme_scores, chunks, *scores, least=LEAST_CHUNKS)
         return int(lows.min()), int(highs.max())
 
@@ -327,7 +354,8 @@ class Compiled:
 
     @staticmethod
     def _given(scored: Scored, law: Weighing) -> tuple[Any, ...]:
-        scores = (scored.counts, scored.offsets, scored.repeats, scored.scale, scored.surplus, scored.signed)
+        offsets = np.asarray(scored.offsets)
+        scores = (scored.counts, offsets, scored.repeats, scored.scale, scored.surplus, scored.signed)
         return (*scores, law.rate, law.shift, law.largest, np.int64(law.lowest), POWERS, law.low)
 
 
@@ -343,6 +371,11 @@ def weighing_with(weights: Weights) -> Iterator[None]:
         yield
     finally:
         _USUAL.reset(before)
+
+
+def unheard(workload: Workload) -> Answers:
+    """Answers that whoever weighs keeps where weights are added up."""
+    return _USUAL.get().answers(workload)
 
 
 def draw(scored: Scored, *, rate: Rate, draws: int, entropy: Entropy) -> Selected:

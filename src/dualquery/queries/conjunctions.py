@@ -196,19 +196,24 @@ def _count_slab(bits: Words, column: Integers, rows: int, literals: Ints, counts
 
 def used_literals(group: Conjunctions) -> tuple[Ints, Predicates]:
     """The literals over only those predicates that some query uses."""
-    predicates = group.predicates
-    wanted = np.zeros(len(predicates) + 1, np.bool_)  # the last entry takes the padding
+    wanted = np.zeros(len(group.predicates) + 1, np.bool_)  # the last entry takes the padding
     wanted[group.literals >> 1] = True
-    used = np.flatnonzero(wanted[:-1])
-    number = np.full(len(predicates), NONE, np.int32)
-    number[used] = np.arange(len(used), dtype=np.int32)
+    number, predicates = used_predicates(group.predicates, wanted[:-1])
     literals = np.where(
         group.literals >= 0, 2 * number[group.literals >> 1] + (group.literals & 1), np.int32(NONE)
     ).astype(np.int32)
+    return literals, predicates
+
+
+def used_predicates(predicates: Predicates, wanted: Flags) -> tuple[Ints, Predicates]:
+    """The number of each predicate among those that are wanted, and these."""
+    used = np.flatnonzero(wanted)
+    number = np.full(len(predicates), NONE, np.int32)
+    number[used] = np.arange(len(used), dtype=np.int32)
     lengths = predicates.start[used + 1] - predicates.start[used]
     start = np.concatenate([[0], np.cumsum(lengths)]).astype(np.int64)
     positions = np.repeat(predicates.start[used] - start[:-1], lengths) + np.arange(start[-1])
-    return literals, Predicates(predicates.attribute[used], start, predicates.values[positions])
+    return number, Predicates(predicates.attribute[used], start, predicates.values[positions])
 
 
 def _sorting(literals: Ints) -> NDArray[np.intp]:

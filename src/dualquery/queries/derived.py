@@ -11,12 +11,12 @@ as one.
 from __future__ import annotations
 
 from abc import abstractmethod
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property, lru_cache
-from itertools import product
+from itertools import combinations, product
 from math import prod
-from typing import Any
+from typing import Any, ClassVar
 
 import numpy as np
 
@@ -179,6 +179,41 @@ class Misfits(Derived):
 
     def bound(self) -> Bound:
         return misfit_bound([1] * len(self.tables.sets))
+
+
+@dataclass(frozen=True, eq=False)
+class ScoreProducts(Derived):
+    """Σ s_i(x_i)·s_j(x_j) over the records, for every two of some attributes: public scores from −HIGHEST to HIGHEST.
+
+    alone: HIGHEST² each. apart: how far φ(x) lies from φ(y) is convex in each score, so farthest with all scores at
+    an end; where a of the m attributes then differ in sign, so do a(m − a) ≤ ⌊m²/4⌋ products, by 2·HIGHEST² each.
+    """
+
+    HIGHEST: ClassVar[int] = 1 << 10
+    domain: Domain
+    scores: Mapping[int, Integers]  # by attribute, in order; one a value
+
+    kept = True
+
+    @property
+    def sets(self) -> tuple[Set, ...]:
+        return tuple(combinations(self.scores, 2))
+
+    def counted(self) -> Tables:
+        return Tables(self.domain, self.sets)
+
+    def of(self, counts: Integers, rows: int) -> Integers:
+        tables = zip(self.sets, self.counted().split(counts), strict=True)
+        return np.array([self.scores[i] @ table @ self.scores[j] for (i, j), table in tables], np.int64)
+
+    def bound(self) -> Bound:
+        return products_bound(len(self.scores))
+
+
+def products_bound(number: int) -> Bound:
+    """Of the products of so many scores."""
+    pairs, differ, one = number * (number - 1) // 2, number**2 // 4, ScoreProducts.HIGHEST**2
+    return Bound((pairs * one, pairs * one**2), (2 * differ * one, 4 * differ * one**2), 2 * one)
 
 
 @dataclass(frozen=True)

@@ -24,6 +24,8 @@ from enum import Enum
 from numbers import Integral, Real
 from typing import Any, TypeVar, cast
 
+from dualquery.beliefs.cuda import CardHistograms
+from dualquery.beliefs.histogram import believing_with
 from dualquery.counting import counting_with
 from dualquery.counting.cuda import Cuda
 from dualquery.errors import BudgetError, DualQueryError, QueryError, SchemaError
@@ -155,14 +157,15 @@ def working_on(engine: str | None, say: Callable[[str], None] = lambda sentence:
     with ExitStack() as stack:
         if engine == "cuda":
             try:
-                counts, fits, weights = Cuda(), CudaFitter(), CardWeights()
+                counts, fits, weights, cells = Cuda(), CudaFitter(), CardWeights(), CardHistograms()
             except CardError as problem:
                 say(f"{problem}; the processor does the work")
             else:
                 stack.enter_context(counting_with(counts))
                 stack.enter_context(fitting_with(fits))
                 stack.enter_context(weighing_with(weights))
-                for said in (weights.said, fits.said, counts.said):
+                stack.enter_context(believing_with(cells))
+                for said in (cells.said, weights.said, fits.said, counts.said):
                     stack.callback(_say_all, say, said)
         yield
 

@@ -27,7 +27,7 @@ from dualquery.fitting.prior import Dependence
 from dualquery.fitting.public_rows import PublicRows
 from dualquery.fitting.shrink import points, posterior
 from dualquery.mechanisms.floors import MISFITS
-from dualquery.mechanisms.means import Means, means_for
+from dualquery.mechanisms.means import Means, NumberPairs, means_for, products_for
 from dualquery.mechanisms.mechanism import Plan, Task, hidden
 from dualquery.mechanisms.projection.predicted import predicted_errors
 from dualquery.mechanisms.projection.tables import of_tables
@@ -154,9 +154,10 @@ class ByChosenPairs:
     effort: Effort
     ones: Mapping[Set, float] = hidden()  # shares of the first stage
     candidates: Tables = hidden()
-    # one-way tables, misfits, the rest; all pairs where a prior is tested; means inside bins
+    # one-way tables, misfits, the rest; all pairs where a prior is tested; products; means inside bins
     stages: tuple[Stage, ...] = hidden()
     means: Means | None = hidden()
+    products: NumberPairs | None = hidden()
 
     def measure(self, curator: Curator, task: Task, rng: np.random.Generator) -> Fitting:
         """All stages are paid for at once; what the third one measures is chosen after the first two."""
@@ -167,6 +168,9 @@ class ByChosenPairs:
         known = denoised(raw)
         ones, sets = known.ones(), self.candidates.sets
         inside = () if self.means is None else self.means.measured(curator, more[-1], paid[-1])
+        if self.products is not None:
+            place = -1 if self.means is None else -2
+            inside = (*inside, *self.products.measured(curator, more[place], paid[place], known))
         if isinstance(task.prior, PublicRows):
             all_pairs = quarter_powers(list(sets), task.domain, task.budget.neighbours)
             said = Dependence.of(raw, sets, task.prior, rng)
@@ -227,7 +231,7 @@ class ByChosenPairs:
 
     def _fitting(self, measured: MeasuredTables, misfits: Measured) -> Fitting:
         def refit(known: MeasuredTables, effort: Effort, rng: np.random.Generator, progress: Done) -> Rows:
-            if known.of_order(2):
+            if known.of_order(2) or self.products is not None:
                 # of many pairs that were chosen in vain, what was measured is noise
                 return fit(known, effort, rng, progress, at_once=False, likely=1.0)
             long = replace(effort, chains=1, chain_rows=effort.rows)
@@ -347,8 +351,9 @@ def plan_chosen_pairs(task: Task, rule: PairRule, wanted: ProjectionWishes, effo
     """Everything but what is measured last."""
     (ones, misfits), number = rule.shares(), len(rule.pairs)
     moved = task.budget.neighbours.sensitivity(misfit_bound([1] * number)).l2_squared
-    means = means_for(task, wanted.means)
-    part = (1.0 if means is None else 1.0 - means.share) - (0.0 if task.prior is None else SHARE_OF_TEST)
+    means, products = means_for(task, wanted.means), products_for(task, all_pairs=False)
+    apart = [each for each in (products, means) if each is not None]
+    part = 1.0 - sum(each.share for each in apart) - (0.0 if task.prior is None else SHARE_OF_TEST)
     whole = {s: part * ones * x for s, x in shares_of_first(rule.ones, task).items()}
     shares = spared(task, whole, unit_variance(task.budget))
     ones = sum(shares.values()) / part
@@ -368,7 +373,7 @@ def plan_chosen_pairs(task: Task, rule: PairRule, wanted: ProjectionWishes, effo
                 None,
             ),
             *([] if task.prior is None else [test]),
-            *([] if means is None else [means.wanted(task)]),
+            *[each.wanted(task) for each in apart],
         ],
         *room_of(task),
     )
@@ -394,6 +399,7 @@ def plan_chosen_pairs(task: Task, rule: PairRule, wanted: ProjectionWishes, effo
             candidates=candidates,
             stages=stages,
             means=means,
+            products=products,
         ),
         reason=(
             f"{task.rows:,} records are few for {number:,} pairs of attributes, so one-way tables are measured first "

@@ -27,7 +27,7 @@ from dualquery.fitting.fit import MORE_LIKELY, fit
 from dualquery.fitting.fitter import COUNT_SECONDS, SHORT, Effort, Fitting, Rows
 from dualquery.fitting.measured import HALF_NORMAL, Measured, MeasuredTables, cell_variance
 from dualquery.fitting.posteriors import MOST_VALUES, separable_prior, sets_of_at_most
-from dualquery.mechanisms.means import Means, means_for
+from dualquery.mechanisms.means import Means, NumberPairs, means_for, products_for
 from dualquery.mechanisms.mechanism import Plan, Task, hidden
 from dualquery.mechanisms.projection.predicted import predicted_errors
 from dualquery.mechanisms.shares import (
@@ -88,11 +88,12 @@ class StagedTables:
     last: tuple[Stage, Stage] | None  # scores of larger sets, and those that they choose, where it pays
     settled: Mapping[int, SetShares] | None = None  # of later stages, by number, once they are chosen
     means: tuple[Means, Stage] | None = None  # inside bins, in a stage of their own
+    products: tuple[NumberPairs, Stage] | None = None
 
     @property
     def stages(self) -> tuple[Stage, ...]:
-        means = () if self.means is None else self.means[1:]
-        return (self.first, *(self.halves or ()), *(self.last or ()), *means)
+        apart = [each[1] for each in (self.products, self.means) if each is not None]
+        return (self.first, *(self.halves or ()), *(self.last or ()), *apart)
 
     @cached_property
     def larger(self) -> tuple[Set, ...]:
@@ -250,7 +251,8 @@ def _staged(
     unit = unit_variance(task.budget)
     total = _share_of_total(task, unit)
     part = 1.0 - (SHARE_OF_SCORES + SHARE_OF_CHOSEN if scored else 0.0)
-    part -= 0.0 if means is None else means.share
+    products = products_for(task, all_pairs=True) if sets else None
+    part -= sum(each.share for each in (means, products) if each is not None)
     of_ones = _share_of_ones(len(ones), unit, task.rows) if sets else 1.0 - total
     powers = quarter_powers(ones, task.domain, task.budget.neighbours)
     shares: dict[Set, float] = {s: part * of_ones * (x / sum(powers.values())) for s, x in powers.items()}
@@ -271,8 +273,7 @@ def _staged(
             (f"measure how wrong rows are on {len(larger):,} tables", SHARE_OF_SCORES, moved.l2_squared)
         )
         wanted.append(("measure those on which they are most wrong", SHARE_OF_CHOSEN, None))
-    if means is not None:
-        wanted.append(means.wanted(task))
+    wanted += [each.wanted(task) for each in (products, means) if each is not None]
     first, *later = stages_of(task.budget, wanted, *room_of(task))
     if total:
         shares[()] = part * total
@@ -287,6 +288,7 @@ def _staged(
         halves=(later[0], later[1]) if sets else None,
         last=(later[2], later[3]) if scored else None,
         means=None if means is None else (means, later[-1]),
+        products=None if products is None else (products, later[-1 if means is None else -2]),
     )
 
 
@@ -404,6 +406,10 @@ class ByTables:
         if made.means is not None:
             means, stage = made.means
             known = replace(known, inside=means.measured(curator, stage, allowances[-1]))
+        if made.products is not None:
+            products, stage = made.products
+            paid = allowances[-1 if made.means is None else -2]
+            known = replace(known, inside=(*known.inside, *products.measured(curator, stage, paid, known)))
         if made.halves is None:
             return of_tables(known, at_once=True, settled=self)
         settled = dict(made.settled or {})
