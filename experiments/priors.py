@@ -9,6 +9,7 @@ import numpy as np
 from matplotlib.figure import Figure
 from numpy.typing import NDArray
 
+from dualquery.mechanisms.artefact import SyntheticUnits
 from dualquery.mechanisms.error_bars import MOST_ATTRIBUTES
 from dualquery.privacy.budget import Budget, Neighbours
 from dualquery.privacy.conversion import rho_of
@@ -17,9 +18,11 @@ from dualquery.queries.tables import Tables, attribute_codes
 from dualquery.releases.make import release
 from dualquery.table.encoding import decode
 from dualquery.table.records import Records
+from dualquery.table.units import Units, units_of
 from experiments.data import Data, kept
 from experiments.drawing import BLUE, GREEN, GREY, ORANGE, VERMILION, Look, curve, legend_below
 from experiments.harness import Experiment, Point, Rows, Setting, Value, main, where
+from experiments.linked import bars, eusilc, judged
 from experiments.spread import samples_by
 
 DELTA = 1e-6
@@ -32,6 +35,7 @@ NONE, GOOD, FEW, ONE_SEX, SHUFFLED, UNIFORM = (
     "uniform",
 )
 PMW = "PMW^Pub"
+HOUSEHOLDS, OTHER_HALF, SOME_REGIONS = "3,000 households", "the other half", "five regions of it"
 LOOKS = {
     NONE: Look(GREY, "o", "--"),
     GOOD: Look(BLUE, "s"),
@@ -133,6 +137,46 @@ def measure(data: Data, rows: int, name: str, epsilon: float, seed: int) -> dict
     }
 
 
+@lru_cache(maxsize=4)
+def halves(data: Data, seed: int) -> tuple[Units, Units]:
+    """The households of EU-SILC, one half private and one public."""
+    units = eusilc(data)
+    order = np.random.default_rng([seed, 3]).permutation(units.rows)
+    one, other = np.array_split(order, 2)
+    return units.take(np.sort(one)), units.take(np.sort(other))
+
+
+def shuffled(units: Units, seed: int) -> Units:
+    """Every column of households and of persons dealt out anew."""
+    rng, (members,) = np.random.default_rng([seed, 4]), units.members
+    roots = len(units.database.root.columns)
+    own, rows = units.to_rows()[:, :roots].astype(np.int64), members.records.to_rows().astype(np.int64)
+    return units_of(units.database, rng.permuted(own, axis=0), [(members.sizes, rng.permuted(rows, axis=0))])
+
+
+def measure_households(data: Data, name: str, epsilon: float, seed: int) -> dict[str, Value]:
+    """A release of half of the households, with the others, or what was made of them, as public."""
+    truth, other = halves(data, seed)
+    if name == SOME_REGIONS:
+        other = other.take(np.flatnonzero(np.asarray(other.columns[0]) < 5))
+    public = (
+        None if name == NONE else SyntheticUnits(shuffled(other, seed) if name == SHUFFLED else other).tables
+    )
+    origin = None if public is None else name
+    budget = Budget(epsilon, DELTA, Neighbours.ADD_REMOVE)
+    made = release(truth, budget=budget, workload="marginals:2", seed=seed, prior=public, prior_origin=origin)
+    assert isinstance(made.records, Units), "a database is released as units"
+    off, held = judged(truth, made.records), bars(truth, made, seed)
+    return {
+        "pairs": off["joined 2"],
+        "triples": off["joined 3"],
+        "siblings": off["siblings"],
+        "any": off["any"],
+        "held": float(np.mean(list(held.values()))),
+        "share": (made.certificate.get("trust") or {"share": 0.0})["share"],
+    }
+
+
 def measure_pmw(data: Data, rows: int, epsilon: float, seed: int) -> dict[str, Value]:
     """PMW^Pub (Liu, Vietri, Steinke, Ullman and Wu 2021): multiplicative weights on the public rows alone.
 
@@ -173,8 +217,10 @@ def points(setting: Setting) -> list[Point]:
         (1_000, NONE, 0.1),
         *((1_000, n, e) for e in (0.1, 1.0) for n in (FEW, ONE_SEX, SHUFFLED, UNIFORM)),
     ]
+    linked = [(name, e) for e in (0.3, 1.0, 3.2) for name in (NONE, OTHER_HALF, SHUFFLED)]
+    linked.append((SOME_REGIONS, 1.0))
     if setting.choose(toy=True, quick=False, full=False):
-        wanted = [(500, name, 1.0) for name in (NONE, GOOD)]
+        wanted, linked = [(500, name, 1.0) for name in (NONE, GOOD)], []
     return [
         Point(
             {"records": rows, "prior": name, "epsilon": epsilon, "neighbours": "add-remove", "run": seed},
@@ -185,6 +231,21 @@ def points(setting: Setting) -> list[Point]:
             turn=seed,
         )
         for rows, name, epsilon in wanted
+        for seed in setting.seeds(full=3)
+    ] + [
+        Point(
+            {
+                "records": HOUSEHOLDS,
+                "prior": name,
+                "epsilon": epsilon,
+                "neighbours": "add-remove",
+                "run": seed,
+            },
+            partial(measure_households, setting.data, name, epsilon, seed),
+            cost=20.0,
+            turn=seed,
+        )
+        for name, epsilon in linked
         for seed in setting.seeds(full=3)
     ]
 
@@ -209,7 +270,7 @@ def find(rows: Rows) -> str:
         alone = errors.get((number, NONE, epsilon))
         if name in (NONE, PMW) or alone is None:
             continue
-        who = f"{number:,} records" if number else "all records"
+        who = number if isinstance(number, str) else f"{number:,} records" if number else "all records"
         sentences.append(f"{who}, ε = {epsilon:g}, {name}: {error.mean / alone.mean:.2f}")
     return "The mean error of pairs, in errors of the release without a prior: " + "; ".join(sentences) + "."
 
@@ -218,14 +279,15 @@ EXPERIMENT = Experiment(
     name="priors",
     title="A release that starts from public rows",
     paper="Our own: Adult's training part is private, its test part (15,060 rows) or rows made of it are public. The "
-    "comparison is private multiplicative weights on the public rows alone (Liu et al. 2021).",
+    "comparison is private multiplicative weights on the public rows alone (Liu et al. 2021). Of the households of "
+    "EU-SILC one half is private, the other public; pairs and triples are those of persons with their household.",
     before="Public rows are believed as far as the noisy measurements bear them out; a prior that is wrong should "
     "cost nothing",
     points=points,
     draw=draw,
     find=find,
     by=("records", "prior", "epsilon"),
-    shown=("pairs", "worst", "triples", "held", "share"),
+    shown=("pairs", "worst", "triples", "siblings", "any", "held", "share"),
 )
 
 if __name__ == "__main__":

@@ -496,8 +496,10 @@ def test_what_databases_do_not_have_is_refused_in_a_sentence(tables: dict[str, p
             asked.estimate("region = East")
         with pytest.raises(QueryError, match="of a database nothing can be estimated"):
             asked.regress("region ~ kind")
-    with pytest.raises(DualQueryError, match="totals are for one table of attributes: no database"):
-        released(tables, totals=tables["household"])
+    with pytest.raises(DualQueryError, match="those of its protected table"):
+        released(tables, totals=tables["person"][["sex", "work"]].assign(people=1))
+    with pytest.raises(DualQueryError, match="those of its protected table"):
+        released(tables, totals=pd.DataFrame({"region": ["East"], "person": [2], "households": [5]}))
     with pytest.raises(DualQueryError, match="of a database cannot be fitted again"):
         dualquery.refit(made, prior=tables, prior_origin="a census")
 
@@ -527,6 +529,28 @@ def test_a_database_starts_from_public_ones(
     swapped = {"household": public["household"], "person": public["person"].sample(frac=1, random_state=1)}
     other = released(tables, prior=swapped, prior_origin="a census", **given).certificate["prior"][0]
     assert other["digest"] == entry["digest"], "in whatever order the rows of a file stand"
+
+
+@pytest.mark.parametrize("mechanism", ["stand-in", "linked"])
+def test_units_meet_totals_of_their_own_attributes(
+    tables: dict[str, pd.DataFrame], mechanism: str, tmp_path: Path
+) -> None:
+    counts = tables["household"].groupby(["region", "housing"], as_index=False).size()
+    counts = counts.rename(columns={"size": "households"})
+    counts.loc[0, "households"] += 7
+    options = {"synthetic_rows": None} if mechanism == "linked" else {}
+    made = released(tables, totals=counts, mechanism=mechanism, **options)
+    made.save(tmp_path / "released")
+    dualquery.verify(tmp_path / "released")
+    again = Release.load(tmp_path / "released")
+    for each in (made, again):
+        found = each.tables["household"].astype(str).groupby(["region", "housing"]).size()
+        assert dict(found) == dict(counts.set_index(["region", "housing"]).households)
+        assert set(each.tables["person"].hh) == set(each.tables["household"].hh)
+    assert made.certificate["totals"][0]["records"] == SOME + 7
+    assert made.certificate["totals"][0]["attributes"] == ("region", "housing")
+    region = counts.groupby("region").households.sum()
+    assert made.answer("region = Coast").value == pytest.approx(region["Coast"] / (SOME + 7))
 
 
 @pytest.mark.parametrize(

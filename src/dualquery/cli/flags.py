@@ -126,7 +126,8 @@ SHARED: dict[str, Any] = {
     ),
     "dataset": option("The dataset in the ledger. [default: the only one]", "NAME"),
     "prior": option(
-        "What is public already: the folder of a release, or a file with --prior-origin. May be repeated.",
+        "What is public already: the folder of a release, or a file (of a database its folder) with --prior-origin. "
+        "May be repeated.",
         "ROWS",
     ),
     "prior_origin": option("Where a prior's file comes from, as the certificate says it.", "WORDS"),

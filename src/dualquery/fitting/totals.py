@@ -15,7 +15,7 @@ from __future__ import annotations
 import math
 from collections import deque
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from itertools import combinations
 from typing import TypeVar
 
@@ -159,7 +159,7 @@ class Totals:
         columns = list(made.columns)
         for j, values in zip(self.members, np.unravel_index(np.concatenate(cells), shape), strict=True):
             columns[j] = values.astype(smallest_type(int(self.domain.sizes[j])))
-        return Records(made.domain, made.rows, tuple(columns), made.records_per_person)
+        return replace(made, columns=tuple(columns), places=())
 
 
 def _margin(table: NDArray[Number], members: Set, kept: Set) -> NDArray[Number]:

@@ -34,7 +34,7 @@ from dualquery.fitting.public_rows import PublicRows
 from dualquery.fitting.public_units import PublicUnits
 from dualquery.fitting.totals import Totals
 from dualquery.game import Snapshot
-from dualquery.mechanisms.artefact import Artefact, BareAnswers, SyntheticRecords, usual_rows
+from dualquery.mechanisms.artefact import Artefact, BareAnswers, SyntheticRecords, synthetic, usual_rows
 from dualquery.mechanisms.wishes import TAKEN, flags_of
 from dualquery.privacy.accounting import refuse_nothing
 from dualquery.privacy.budget import Accounting, Budget
@@ -358,11 +358,12 @@ def finished(outcome: Outcome, rows: int, entropy: Entropy, totals: Totals | Non
     if not isinstance(artefact, SyntheticRecords):
         return outcome
     domain = artefact.records.domain
-    if domain.inner or not (domain.rules or totals is not None or any(map(has_places, domain.columns))):
+    placed_here = not domain.inner and any(map(has_places, domain.columns))
+    if not (domain.rules or totals is not None or placed_here):
         return outcome
     generator = entropy.public_generator()
     records = finished_records(artefact.records, outcome.measured, rows, generator, totals)
-    return replace(outcome, artefact=SyntheticRecords(records))
+    return replace(outcome, artefact=synthetic(records))
 
 
 def finished_records(
@@ -374,12 +375,10 @@ def finished_records(
 ) -> Records:
     """Records that keep all rules and meet totals, with places by what was measured inside bins, if anything was.
 
-    Of units neither: a database has no rules, and numbers of its tables are spread over their bins.
+    Units meet totals alone: a database has no rules, and numbers of its tables are spread over their bins.
     """
-    if records.domain.inner:
-        return records
     if records.domain.rules:
         records = obeyed(records, rng)
     if totals is not None:
         records = totals.met(records, rng)
-    return placed(records, measured, rows, rng)
+    return records if records.domain.inner else placed(records, measured, rows, rng)

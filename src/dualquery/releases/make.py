@@ -114,14 +114,14 @@ def release(
     differ in their number of records, `records` declares it; without it 1% of the budget measures it. `ledger` (a
     file or a URL) and `dataset` name the book that is charged with the whole budget before a count is read, and stays
     charged if the release fails (docs/certificate.md). `prior` is what is public already: a release or its folder, or
-    a file or frame together with its `prior_origin`; several in a list (with `prior_key` all are folders that this
-    key has signed). It is believed as far as the noisy measurements bear it out (docs/how_it_works.md). `draft`
-    is the private draft that the schema is from, or its certificate: its counts are used again. `totals` are
-    public tables of counts (a file or a frame, several in a list) that the released rows are to meet exactly.
-    `period` names a period of the schema's calendar, like `2024-Q3`, a longer one, or two with .. between them: its
-    records alone are read, one by one, whatever the table holds (docs/schema.md). `check` is the share of the budget
-    with which the release measures its own error (0: it does not), and `accept` a file (or a dict) that says
-    beforehand what good enough is.
+    a file or frame (of a database what it would be read from) together with its `prior_origin`; several in a list
+    (with `prior_key` all are folders that this key has signed). It is believed as far as the noisy measurements bear
+    it out (docs/how_it_works.md). `draft` is the private draft that the schema is from, or its certificate: its
+    counts are used again. `totals` are public tables of counts (a file or a frame, several in a list) that the
+    released rows are to meet exactly. `period` names a period of the schema's calendar, like `2024-Q3`, a longer one,
+    or two with .. between them: its records alone are read, one by one, whatever the table holds (docs/schema.md).
+    `check` is the share of the budget with which the release measures its own error (0: it does not), and `accept` a
+    file (or a dict) that says beforehand what good enough is.
     `threads` (all cores) changes how long it takes, and no byte. `engine="cuda"` counts and fits on a GPU
     (docs/cli.md).
     """

@@ -94,11 +94,11 @@ def _listed(given: Any) -> list[Any]:
     return [] if given is None else list(given) if isinstance(given, list | tuple) else [given]
 
 
-def _refuse_special(schema: Schema, words: str, no: str = "") -> None:
+def _refuse_special(schema: Schema, words: str) -> None:
     plain = all(isinstance(column, Categorical | Numeric | Dates) for column in schema.domain.columns)
     if schema.domain.kind != "records" or not plain:
         raise DualQueryError(
-            f"{words} for one table of attributes: no {no}graph, points or codes, and no blocks of items"
+            f"{words} for one table of attributes: no graph, points or codes, and no blocks of items"
         )
 
 
@@ -268,10 +268,12 @@ def codes_of(given: Any, schema: Schema, words: str) -> tuple[NDArray[np.int32],
 
 def public_totals(given: Any, schema: Schema, table: Any) -> tuple[Totals | None, list[Entry]]:
     """One table or several, and how the certificate names them."""
-    tables = _listed(given)
+    tables, domain = _listed(given), schema.domain
     if not tables:
         return None, []
-    _refuse_special(schema, "totals are", "database, ")
+    if isinstance(schema.domain, Database):
+        schema = _of_root(schema, schema.domain)
+    _refuse_special(schema, "totals are for a database or")
     found = []
     for number, each in enumerate(tables, start=1):
         refuse_same(each, table, "table of totals")
@@ -279,11 +281,18 @@ def public_totals(given: Any, schema: Schema, table: Any) -> tuple[Totals | None
             f"'{os.fspath(each)}'" if isinstance(each, str | os.PathLike) else f"table {number} of the totals"
         )
         found.append(_totals_in(each, schema, words))
-    made, entries = Totals.of(schema.domain, found), []
+    made, entries = Totals.of(domain, found), []
     for members, counts in found:
         said = {"attributes": [schema.domain.name(j) for j in members], "records": int(counts.sum())}
         entries.append({**said, "digest": _digest(counts, "<i8")})
     return made, entries
+
+
+def _of_root(schema: Schema, database: Database) -> Schema:
+    """Totals of a database are of attributes of its units; how many rows hang on one is settled by the rows."""
+    if not database.root.columns:
+        raise DualQueryError("totals of a database are of attributes of its protected table, and it has none")
+    return replace(schema, domain=database.root.domain)
 
 
 def _totals_in(given: Any, schema: Schema, words: str) -> tuple[Set, Integers]:
@@ -292,7 +301,8 @@ def _totals_in(given: Any, schema: Schema, words: str) -> tuple[Set, Integers]:
     counts = [name for name in cells.column_names if name not in names]
     if len(counts) != 1 or len(cells.column_names) < 2:
         raise DataError(
-            f"{words} should have columns of the schema and one more, with whole numbers; it has "
+            f"{words} should have columns of the schema (of a database those of its protected table) and one more, "
+            "with whole numbers; it has "
             f"{', '.join(cells.column_names[:10]) or 'none'}"
         )
     number = _whole(cells[counts[0]])
