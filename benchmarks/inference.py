@@ -7,9 +7,10 @@ whole file is the population; ε = .3, 1, 3, δ = 10⁻⁶, marginals:2. Coeffic
 regression, means of groups and their differences, correlations, quantiles, by `Release.estimate` and
 `Release.regress`: how many intervals hold the number of the table and that of the population, and the median half-
 width in units of 1.96 sampling errors of n records. `sql`: mean, median, quantiles, sd and correlations of six tables
-with the schema of a draft, ε = 1, by `Release.sql`: how many bars hold the number of the raw table, and how many are
-null. `unmeasured`: twelve columns, 5,000 rows, only pairs with one of them measured: bars of means by groups, of
-correlations and of cells of other pairs.
+and of three invented ones with the schema of a draft, ε = 1, by `Release.sql`: how many bars hold the number of the
+raw table, how many are null, how many say ± 0 and are right (a quantile among few values), and of each statistic the
+rms error in printed standard errors. `unmeasured`: twelve columns, 5,000 rows, only pairs with one of them measured:
+bars of means by groups, of correlations and of cells of other pairs.
 """
 
 from __future__ import annotations
@@ -27,6 +28,7 @@ import dualquery
 from benchmarks.harness import Figure, data_folder, show
 from dualquery.errors import QueryError
 from dualquery.example import SCHEMA, survey
+from dualquery.mechanisms.error_bars import BAR
 from dualquery.privacy.budget import Budget
 from dualquery.releases.release import Release
 from dualquery.table.schema import parse_schema
@@ -34,6 +36,7 @@ from dualquery.table.schema import parse_schema
 RUNS = 4
 EPSILONS = (0.3, 1.0, 3.0)
 FOREIGN = ("chile", "diamonds", "fair", "flchain", "slid", "vocab")
+INVENTED = ("lognormal", "heaped", "mixed")
 Numbers = dict[str, float]
 Ask = tuple[
     str, Callable[[Release], Any], Callable[[pd.DataFrame], Numbers]
@@ -209,11 +212,12 @@ def _mean(values: list[float]) -> float:
 
 def bars(name: str, runs: int) -> list[Figure]:
     """SQL on a table whose schema is a draft's."""
-    frame = pd.read_csv(data_folder() / "foreign" / f"{name}.csv.gz")
+    frame = invented(name) if name in INVENTED else pd.read_csv(data_folder() / "foreign" / f"{name}.csv.gz")
     schema = parse_schema(str(dualquery.schema_draft(frame)).replace("draft = true", ""), origin=name)
     names = {column.name for column in schema.domain.columns}
     numbers = [name for name in frame if name in names and pd.api.types.is_numeric_dtype(frame[name])]
-    held, null = [], 0
+    held, null, exact = [], 0, 0
+    off: dict[str, list[float]] = {}
     for run in range(runs):
         release = dualquery.release(
             frame, schema=schema, workload="marginals:2", budget=Budget(1, 1e-6), seed=run
@@ -226,13 +230,65 @@ def bars(name: str, runs: int) -> list[Figure]:
             if row["v_bar"] is None or row["v_bar"] != row["v_bar"]:
                 null += 1
                 continue
-            held.append(float(abs(row["v"] - true) <= row["v_bar"]))
+            error = abs(row["v"] - true)
+            held.append(float(error <= row["v_bar"]))
+            exact += row["v_bar"] == 0 == error
+            if row["v_bar"] > 0:
+                off.setdefault(label.split()[0].rstrip(".0123456789"), []).append(BAR * error / row["v_bar"])
             if not held[-1]:
                 print(f"{name}: {label} is {true:.4g}, said {row['v']:.4g} ± {row['v_bar']:.3g}", flush=True)
+    said = {"mean": "means", "sd": "deviations", "q": "quantiles", "corr": "correlations"}
     return [
         Figure(f"{name}: bars that hold", _mean(held), 0.90, at_least=True, runs=runs),
         Figure(f"{name}: null", null / (null + len(held)), 0.15, runs=runs),
+        Figure(f"{name}: ± 0, and right", exact / len(held), runs=runs),
+        *(
+            Figure(
+                f"{name}: rms error in standard errors, {said[kind]}",
+                float(np.sqrt(np.mean(np.square(x)))),
+                runs=runs,
+            )
+            for kind, x in off.items()
+        ),
     ]
+
+
+def invented(name: str, rows: int = 10_000) -> pd.DataFrame:
+    """Long tails; heaps at round numbers; modes, level stretches and wide tails."""
+    rng = np.random.default_rng([77, INVENTED.index(name)])
+    if name == "lognormal":
+        z = rng.normal(size=(rows, 3)) @ np.array([[1, 0.5, 0.2], [0, 0.85, 0.3], [0, 0, 0.9]])
+        return pd.DataFrame(
+            {
+                "a": np.round(np.exp(3 + z[:, 0]), 2),
+                "b": np.round(np.exp(8 + 0.7 * z[:, 1])).astype(int),
+                "c": np.round(np.exp(0.5 * z[:, 2]), 3),
+                "group": rng.choice(list("xyz"), rows, p=[0.5, 0.3, 0.2]),
+            }
+        )
+    if name == "heaped":
+        age = np.clip(rng.normal(45, 15, rows), 18, 90).astype(int)
+        fives = np.round(rng.normal(38, 12, rows) / 5) * 5 + (rng.random(rows) < 0.2) * rng.integers(
+            0, 5, rows
+        )
+        hours = np.where(rng.random(rows) < 0.6, 40, fives).clip(1, 99).astype(int)
+        income = (np.round(np.exp(rng.normal(10 + 0.01 * age + 0.01 * hours, 0.6)) / 1000) * 1000).astype(int)
+        income = np.where(rng.random(rows) < 0.15, 0, income)
+        return pd.DataFrame(
+            {"age": age, "hours": hours, "income": income, "job": rng.choice(list("abcd"), rows)}
+        )
+    mode = rng.integers(0, 3, rows)
+    parts = np.stack([rng.normal(0, 1, rows), rng.normal(8, 0.5, rows), rng.uniform(-20, 20, rows)])
+    x = parts[mode, np.arange(rows)]
+    return pd.DataFrame(
+        {
+            "x": np.round(x, 3),
+            "y": np.round(x / 2 + rng.standard_t(4, rows), 3),
+            "w": np.round(rng.gamma(2, 3, rows), 2),
+            "u": rng.integers(0, 2000, rows),
+            "mode": np.array(list("pqr"))[mode],
+        }
+    )
 
 
 def _questions(frame: pd.DataFrame, numbers: list[str]) -> Iterator[tuple[str, str, float]]:
@@ -301,7 +357,7 @@ def main() -> None:
                     title = f"estimate and regress, {data}, {rows:,} records, ε = {epsilon:g}"
                     show(title, estimates(data, rows, epsilon, runs))
     if "sql" in parts:
-        for name in FOREIGN:
+        for name in (*FOREIGN, *INVENTED):
             if not chosen or name in chosen:
                 show(f"SQL, {name}", bars(name, runs))
     if "unmeasured" in parts:

@@ -20,7 +20,7 @@ SOURCE = Path(__file__).resolve().parents[1] / "src" / "dualquery"
 # What stands lower may be imported by what stands higher. Siblings on one step do not import each other.
 STEPS = [
     {"errors", "randomness", "types"},
-    {"loops"},
+    {"card", "loops"},
     {"example", "plots", "registry"},
     {"table"},
     {"queries"},

@@ -9,12 +9,9 @@ from threading import local
 
 import pytest
 
-import dualquery.beliefs.cuda
-import dualquery.counting.cuda
+import dualquery.card
 import dualquery.fitting.cuda
-import dualquery.loops
-import dualquery.privacy.cuda
-from dualquery.loops import CardError, kernels
+from dualquery.card import CardError, kernels
 from tests.card.emulator import emulated
 
 
@@ -30,7 +27,7 @@ def any_card(
 ) -> Iterator[None]:
     if request.param == "real":
         try:
-            dualquery.loops.card()
+            dualquery.card.card()
         except CardError as problem:
             pytest.skip(str(problem))
         yield
@@ -38,10 +35,9 @@ def any_card(
     if shutil.which("g++") is None:
         pytest.skip("no compiler for the emulator")
     fake = emulated(compiled)
-    on_it = (dualquery.beliefs, dualquery.counting, dualquery.fitting, dualquery.privacy)
-    for module in (dualquery.loops, *(each.cuda for each in on_it)):
+    for module in (dualquery.card, dualquery.fitting.cuda):
         monkeypatch.setattr(module, "card", lambda: fake)
-    monkeypatch.setattr(dualquery.loops, "_MINE", local())
+    monkeypatch.setattr(dualquery.card, "_MINE", local())
     kernels.cache_clear()
     yield
     kernels.cache_clear()

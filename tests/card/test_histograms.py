@@ -10,7 +10,7 @@ import dualquery.beliefs.histogram
 from dualquery.beliefs.cuda import CardHistogram, CardHistograms
 from dualquery.beliefs.factored import Factored
 from dualquery.beliefs.histogram import Histogram, believing_with
-from dualquery.loops import CardError
+from dualquery.card import CardError
 from dualquery.table.domain import Domain, Items
 
 

@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 import dualquery.privacy.cuda
-from dualquery.loops import CardError
+from dualquery.card import CardError
 from dualquery.privacy.cuda import CardAnswers, CardWeights
 from dualquery.privacy.selection import CHUNK, Answers, Candidates, Rate, Scored, draw, weighing_with
 from dualquery.queries.random_families import random_literals

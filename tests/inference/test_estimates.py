@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 from scipy import stats
 
-from dualquery.inference.estimates import chance_below, combined, half_width, student
+from dualquery.inference.estimates import CONTRADICTED, chance_below, combined, half_width, student
 
 
 @pytest.mark.parametrize("freedom", [1.0, 2.5, 4.0, 19.0, 60.3, 199.0])
@@ -64,8 +64,21 @@ def test_a_bar_counts_how_far_the_draws_lie_from_what_is_printed() -> None:
         stats.t.ppf(0.975, 19) * (1.05 * 4) ** 0.5
     )
     assert half_width(np.full(4, 9.0), around, measured=True) == pytest.approx(stats.t.ppf(0.975, 19) * 9)
+    pooled = half_width(np.full(4, 3.0), around, measured=True)  # 9 is below 4.5 · 4.2
+    assert pooled == pytest.approx(stats.t.ppf(0.975, 23) * ((19 * 4.2 + 4 * 9) / 23) ** 0.5)
+    assert stats.f.ppf(0.99, 4, 19) == pytest.approx(CONTRADICTED, abs=0.01)
     both = half_width(np.full(4, 3.0), around, measured=False)
     assert both == pytest.approx(stats.t.ppf(0.975, 4) * (9 + 1.05 * 4) ** 0.5)
     around[:6] = np.nan
     assert np.isnan(half_width(none, around, measured=True))
     assert np.isnan(half_width(none, np.ones(20), measured=False))  # nobody has seen the noise
+
+
+def test_bars_of_normal_numbers_hold_as_often_as_they_say() -> None:
+    """Draws and replicas of one variance: with the larger of both, 97 of 100 would hold."""
+    rng = np.random.default_rng(5)
+    held = [
+        abs(error) <= half_width(rng.normal(size=4), rng.normal(size=20), measured=True)
+        for error in rng.normal(size=4_000)
+    ]
+    assert np.mean(held) == pytest.approx(0.955, abs=0.01)

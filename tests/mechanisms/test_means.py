@@ -131,3 +131,13 @@ def test_numbers_correlate_though_their_pairs_were_left_out() -> None:
     assert said == pytest.approx(true, abs=0.12)
     row = made.sql("select corr(n0, n1) as v from data").iloc[0]
     assert abs(row["v"] - true[0]) < row["v_bar"] < 0.3
+
+
+@pytest.mark.parametrize(
+    ("bins", "records", "share"),
+    [(16, 40_000, "19%"), (16, 10_000, "34%"), (2, 10_000, "19%")],
+)
+def test_one_way_tables_have_more_where_noise_would_move_means(bins: int, records: int, share: str) -> None:
+    schema = parse_schema(numbers(3, bins), origin="the test")
+    first = dualquery.plan(schema, workload="marginals:2", budget=BUDGET, records=records, means=0).steps[1]
+    assert first.words == f"measure 7 one-way tables at once ({share} of the budget)"

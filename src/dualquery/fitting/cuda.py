@@ -23,7 +23,7 @@ from numpy.typing import NDArray
 
 from dualquery.fitting.cpu import COMPILED, Views, leaning, spread, views_of
 from dualquery.fitting.fitter import Chains, ItemTargets, Seeds, Targets
-from dualquery.loops import CardError, card, kernels, on_card
+from dualquery.card import CardError, card, kernels, on_card
 from dualquery.types import Integers
 
 SOURCE = Path(__file__).with_name("kernels.cu").read_text(encoding="utf-8")

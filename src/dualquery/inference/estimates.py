@@ -27,6 +27,7 @@ LEVEL = 0.95
 MOST_NOISE = 10.0
 MOST_ABSENT = 0.25  # of the draws: what fewer have cannot be told
 MOST_FREEDOM = 200.0  # more is as good as normal
+CONTRADICTED = 4.5  # F_.99 of 4 and 19 degrees of freedom
 SAYS_NOTHING = "its noise is {:.0f} times its sampling error: this release says nothing about it"
 
 
@@ -88,17 +89,24 @@ def half_width(errors: Reals, around: Reals, *, measured: bool) -> float:
     """The bar of a number that is printed as the rows give it, NaN where it is unknown.
 
     `around` is how far the draws lie from it, which counts what the rows miss of what was measured as well; `errors`
-    are those of the replicas. The larger of both mean squares; their sum where nothing was measured, for draws then
-    only place numbers inside their bins.
+    are those of the replicas. Both mean squares, S of m − 1 and e² of B degrees of freedom, tell one variance: it is
+    their mean by freedom, ((m − 1)S + B·e²)/(m − 1 + B), unless e² is so much the larger that chance would have it in
+    one of a hundred cases (the F test): then e². Where nothing was measured it is their sum, for draws then only
+    place numbers inside their bins.
     """
     known = around[np.isfinite(around)]
     if len(known) < (1 - MOST_ABSENT) * len(around):
         return float("nan")
     own = float(np.mean(errors**2)) if len(errors) else float("nan")
     spread = (1 + 1 / len(known)) * float(np.mean(known**2)) if len(known) else 0.0
-    if measured:
-        return student(len(around) - 1.0) * sqrt(max(spread, own) if isfinite(own) else spread)
-    return student(float(max(1, len(errors)))) * sqrt(own + spread) if isfinite(own) else float("nan")
+    if not measured:
+        return student(float(max(1, len(errors)))) * sqrt(own + spread) if isfinite(own) else float("nan")
+    freedom, told = len(around) - 1.0, len(errors) if isfinite(own) else 0
+    if not told:
+        return student(freedom) * sqrt(spread)
+    if own > CONTRADICTED * spread:
+        return student(freedom) * sqrt(own)
+    return student(freedom + told) * sqrt((freedom * spread + told * own) / (freedom + told))
 
 
 def _row(

@@ -364,6 +364,7 @@ def variance_informed(task: Task, members: Set, variance: float) -> float:
 
 MEAN_ERROR, MAX_ERROR = 0.45, 8.0  # of a random conjunction, in a cell's noise (benchmarks/projection.py)
 SHARE_OF_ONES = 0.19  # of the budget, for one-way tables where there are enough records for pairs
+ONES_OF_FAINT = 0.35  # where noise is large
 LARGE_NOISE = 0.1  # of a cell, as a fraction of the table: little is left to be learned
 
 

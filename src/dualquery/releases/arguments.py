@@ -31,7 +31,8 @@ from dualquery.counting.cuda import Cuda
 from dualquery.errors import BudgetError, DualQueryError, QueryError, SchemaError
 from dualquery.fitting.cuda import CudaFitter
 from dualquery.fitting.fitter import fitting_with, usual_fitter
-from dualquery.loops import CardError, limited
+from dualquery.loops import limited
+from dualquery.card import CardError
 from dualquery.mechanisms import wishes
 from dualquery.privacy.budget import Budget, default_delta
 from dualquery.privacy.cuda import CardWeights

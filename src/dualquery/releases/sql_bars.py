@@ -6,13 +6,14 @@ replicas of the release (`mechanisms.error_bars`), the table of each, which is i
 Rows of the results that agree in the columns that nothing was computed for belong together. For a number v with draws
 v_1, …, v_m and errors e_1, …, e_B
 
-    bar(v) = t_{.975, m − 1} · √max((1 + 1/m) Σ_i (v_i − v)² / m, Σ_b e_b² / B).
+    bar(v) = t · √(((m − 1) S + Σ_b e_b²) / (m − 1 + B)),    S = (1 + 1/m) Σ_i (v_i − v)² / m,
 
-Nothing is pooled: such a number may be of any kind. Where no measurement was kept, draws only place numbers inside
-bins, both terms are added, and t has B degrees of freedom. Of the smallest and the largest number, and of how many
-different ones there are, a release knows nothing that holds: their bars are null, and so are those of groups that are
-not in most draws. The bar of a quantile is at least about half its bin. Of a database there are replicas alone, and
-for counts and sums the noise of the number of units.
+with m − 1 + B degrees of freedom, or by replicas alone where these contradict draws (`inference.estimates`). Nothing
+is pooled with other numbers: such a number may be of any kind. Where no measurement was kept, draws only place
+numbers inside bins, both terms are added, and t has B degrees of freedom. Of the smallest and the largest number, and
+of how many different ones there are, a release knows nothing that holds: their bars are null, and so are those of
+groups that are not in most draws. The bar of a quantile is at least about half its bin. Of a database there are
+replicas alone, and for counts and sums the noise of the number of units.
 """
 
 from __future__ import annotations

@@ -32,6 +32,7 @@ from dualquery.mechanisms.mechanism import Plan, Task, hidden
 from dualquery.mechanisms.projection.predicted import predicted_errors
 from dualquery.mechanisms.projection.tables import of_tables
 from dualquery.mechanisms.shares import (
+    ONES_OF_FAINT,
     SHARE_OF_ONES,
     FitCost,
     Stage,
@@ -63,7 +64,6 @@ LEAST_OF_MISFITS = 0.02  # where single ones would drown all the same; their mea
 DROWNED = 0.3  # noise of a misfit, as a fraction of the records
 MOST_OF_ONES = 0.80
 FAINT = 0.25  # the error of a pair's table that noise would bring, were all of them measured, in L1
-ONES_OF_FAINT = 0.35  # share of the one-way tables where it is larger
 TOTAL_OF_ONES = 0.05  # of the share of the one-way tables, for the number of records where that is private
 CAUTION = 0.5  # deviations by which the number of records is taken lower than measured: too many would leave records
 # in empty cells, while too few are mended where tables are made distributions

@@ -27,6 +27,7 @@ from dualquery.fitting.fit import MORE_LIKELY, fit
 from dualquery.fitting.fitter import COUNT_SECONDS, SHORT, Effort, Fitting, Rows
 from dualquery.fitting.measured import HALF_NORMAL, Measured, MeasuredTables, cell_variance
 from dualquery.fitting.posteriors import MOST_VALUES, separable_prior, sets_of_at_most
+from dualquery.fitting.smooth import ordered
 from dualquery.mechanisms.means import Means, NumberPairs, means_for, products_for
 from dualquery.mechanisms.mechanism import Plan, Task, hidden
 from dualquery.mechanisms.projection.predicted import predicted_errors
@@ -34,6 +35,7 @@ from dualquery.mechanisms.shares import (
     MAX_ERROR,
     MEAN_ERROR,
     NOTHING,
+    ONES_OF_FAINT,
     SHARE_OF_ONES,
     SHARE_OF_TOTAL,
     FitCost,
@@ -202,6 +204,7 @@ def all_small(larger: Sequence[Set], known: MeasuredTables) -> bool:
 MOST_OF_TOTAL = 0.05
 CLEAR_TOTAL = 0.01  # of the records: more of the budget is spent where the noise of their number exceeds it
 PRECISE = 0.015  # one-way noise in units of √n: where it is less, the one-way tables need less of the budget
+OF_MEANS = 0.01  # of its deviation: what one-way noise may move the mean of a number by
 SHARE_OF_SCORES, SHARE_OF_CHOSEN = 0.02, 0.18
 CLEAR_SCORES = 0.006  # of the records: scores are asked for where their noise stays below
 MOST_UNIT = 3.0  # variance at sensitivity one: they are asked for from ε = 3 or so on
@@ -253,7 +256,7 @@ def _staged(
     part = 1.0 - (SHARE_OF_SCORES + SHARE_OF_CHOSEN if scored else 0.0)
     products = products_for(task, all_pairs=True) if sets else None
     part -= sum(each.share for each in (means, products) if each is not None)
-    of_ones = _share_of_ones(len(ones), unit, task.rows) if sets else 1.0 - total
+    of_ones = _share_of_ones(task, ones, unit) if sets else 1.0 - total
     powers = quarter_powers(ones, task.domain, task.budget.neighbours)
     shares: dict[Set, float] = {s: part * of_ones * (x / sum(powers.values())) for s, x in powers.items()}
     if sets:
@@ -305,10 +308,19 @@ def _share_of_total(task: Task, unit: float) -> float:
     return share if measures_total(task) else share - SHARE_OF_TOTAL
 
 
-def _share_of_ones(ones: int, unit: float, rows: int) -> float:
-    """The usual share; less where one-way noise is already far below what sampling does."""
-    noise = math.sqrt(unit * ones / SHARE_OF_ONES / rows)
-    return SHARE_OF_ONES * min(1.0, math.sqrt(noise / PRECISE))
+def _share_of_ones(task: Task, ones: list[Set], unit: float) -> float:
+    """The usual share; less where one-way noise is already far below what sampling does, and more where it would move
+    the means of numbers: over k values of one-way variance w, a mean is off by √(w k) of their deviation or so.
+    """
+    noise = math.sqrt(unit * len(ones) / SHARE_OF_ONES / task.rows)
+    usual = SHARE_OF_ONES * min(1.0, math.sqrt(noise / PRECISE))
+    numbers = [s for s in ones if ordered(task.domain, s[0])]
+    moves = [
+        relative_sensitivity(s, task.domain, task.budget.neighbours) * int(task.domain.sizes[s[0]])
+        for s in numbers
+    ]
+    wanted = unit * len(ones) * float(np.mean(moves or [0.0])) / (OF_MEANS * task.rows) ** 2
+    return min(max(usual, wanted), ONES_OF_FAINT)
 
 
 def _scores_pay(task: Task, made: StagedTables) -> bool:
