@@ -30,6 +30,7 @@ import dualquery
 from dualquery.beliefs.cuda import CardHistograms
 from dualquery.beliefs.factored import Factored
 from dualquery.beliefs.histogram import Histogram, believing_with
+from dualquery.card import card, kernels, name, on_card
 from dualquery.counting import MemoryCounter
 from dualquery.counting.cuda import Cuda, join
 from dualquery.fitting import cuda as on_the_card
@@ -39,7 +40,6 @@ from dualquery.fitting.fitter import Targets, fitting_with
 from dualquery.game import BestResponseDataPlayer, Challenge, Record, Transcript
 from dualquery.game.query_players import LearningQueryPlayer
 from dualquery.loops import cores
-from dualquery.card import card, kernels, name, on_card
 from dualquery.mechanisms.dual_query import search_oracle, uniform
 from dualquery.mechanisms.dual_query.parameters import rate_of
 from dualquery.privacy.cuda import CardWeights

@@ -28,7 +28,7 @@ from contextlib import contextmanager
 from contextvars import ContextVar, copy_context
 from functools import cache, update_wrapper
 from itertools import pairwise
-from threading import Condition, Lock, RLock, local
+from threading import Condition, Lock, RLock
 from typing import Any, Generic, TypeVar
 
 from dualquery.errors import DualQueryError
@@ -348,23 +348,3 @@ add_up = Later(_add_up)
 four_sums = Later(_four_sums)
 popcount = Later(_popcount)  # the number of ones in a 64-bit word
 lowest_bit = Later(_lowest_bit)  # the place of the lowest one in a 64-bit word that is not zero
-
-
-
-
-
-
-
-
-
-
-
-
-
-
-
-
-
-
-
-

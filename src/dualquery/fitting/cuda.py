@@ -21,9 +21,9 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
+from dualquery.card import CardError, card, kernels, on_card
 from dualquery.fitting.cpu import COMPILED, Views, leaning, spread, views_of
 from dualquery.fitting.fitter import Chains, ItemTargets, Seeds, Targets
-from dualquery.card import CardError, card, kernels, on_card
 from dualquery.types import Integers
 
 SOURCE = Path(__file__).with_name("kernels.cu").read_text(encoding="utf-8")
