@@ -15,8 +15,8 @@ A database in which every unit has exactly one row is one table: projection play
 The way of projection that looks at nothing first: all tables of the workload, with shares that it alone decides.
 
 What it measures is the same of any table, and so may be added up over tables: each set of attributes has its share in
-proportion to a power of c_S · cells (`mechanisms.shares.fair_shares`), one-way tables and the number of records as in the
-other ways.
+proportion to a power of c_S · cells (`mechanisms.shares.fair_shares`), one-way tables and the number of records as in
+the other ways.
 """
 
 from __future__ import annotations
