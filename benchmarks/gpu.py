@@ -45,8 +45,7 @@ from dualquery.pool import cores
 from dualquery.privacy.cuda import CardWeights
 from dualquery.privacy.curator import Curator
 from dualquery.privacy.ledger import Ledger
-from dualquery.privacy.selection import COMPILED as COMPILED_WEIGHTS
-from dualquery.privacy.selection import Candidates, Scored, draw, weighing_with
+from dualquery.privacy.selection import Candidates, Scored, Weights, draw, weighing_with
 from dualquery.queries.conjunctions import Conjunctions
 from dualquery.queries.random_families import random_literals
 from dualquery.queries.tables import Tables
@@ -394,7 +393,7 @@ def game() -> None:
         answering = BestResponseDataPlayer(oracle, uniform(records.domain), np.random.default_rng(0))
         transcript: Transcript[Challenge, Record] = Transcript()
         seconds, drawn = [], []
-        with weighing_with(on_the_card or COMPILED_WEIGHTS):
+        with weighing_with(on_the_card or Weights()):
             for _ in range(20):
                 began = time.perf_counter()
                 challenge = player.challenge(transcript)
@@ -414,19 +413,16 @@ def game() -> None:
     )  # fmt: skip
     seen: dict[str, tuple[float, float]] = {}
 
-    class Timed:
-        """The card's weights, each step by the clock."""
+    def watched(step: str, function: Callable[..., Any]) -> Callable[..., Any]:
+        def run(*given: Any) -> Any:
+            seen[step] = timed(partial(function, *given))
+            return function(*given)
 
-        def __getattr__(self, step: str) -> Any:
-            function = getattr(weights, step)
+        return run
 
-            def run(*given: Any) -> Any:
-                seen[step] = timed(partial(function, *given))
-                return function(*given)
-
-            return run
-
-    with weighing_with(Timed()):  # type: ignore[arg-type]
+    for step in ("extremes", "sums", "found"):
+        setattr(weights, step, watched(step, getattr(weights, step)))
+    with weighing_with(weights):
         draw(scored, rate=rate, draws=DRAWS, entropy=SeededEntropy(1))
     for step, (least, most) in seen.items():
         note("game", f"of which, offsets sent before: {step}", least, "s", most=most, runs=5)

@@ -9,11 +9,16 @@ from __future__ import annotations
 
 import csv
 import gzip
+import json
 import resource
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import replace
 from functools import lru_cache, partial
 from itertools import combinations
+from pathlib import Path
+from statistics import fmean
+from tempfile import TemporaryDirectory
 
 import numpy as np
 from matplotlib.figure import Figure
@@ -26,10 +31,13 @@ from dualquery.privacy.budget import Accounting, Budget
 from dualquery.privacy.curator import Curator
 from dualquery.privacy.ledger import Ledger
 from dualquery.privacy.neighbours import Neighbours, PersonAddRemove
+from dualquery.queries.group import Group
+from dualquery.queries.language.formula import Literal, Query, canonical
+from dualquery.queries.language.reader import to_groups
 from dualquery.queries.tables import Tables
+from dualquery.queries.views import Counted, negated, over_units
 from dualquery.queries.workload import Workload
 from dualquery.randomness import SeededEntropy
-from dualquery.releases.arguments import workload_from
 from dualquery.releases.make import release
 from dualquery.releases.release import Release
 from dualquery.table.columns import Categorical
@@ -40,7 +48,19 @@ from dualquery.table.units import Units, units_of
 from dualquery.types import silent
 from experiments.data import DAMAGE, Data, Unavailable
 from experiments.drawing import BLUE, GREEN, GREY, ORANGE, VERMILION, Look, legend_below
-from experiments.harness import Experiment, Point, Rows, Setting, Value, main, mean_by, where
+from experiments.harness import Experiment, Point, Rows, Setting, Size, Value, main, mean_by, parser, where
+from experiments.peer_flags import add_flags, terms_of_flags
+from experiments.peer_methods import DPSYNTH
+from experiments.peer_runs import (
+    NOT_STARTED,
+    Terms,
+    command_of,
+    exact_rho,
+    installing_problem,
+    python_of,
+    worth_another_try,
+)
+from experiments.processes import DONE, run_within
 
 DELTA = 1e-6
 LINKED_TABLES, FLAT, ONE_TABLE, APART, ALONE, ALONE_FLAT, INVENTED = (
@@ -53,10 +73,13 @@ LINKED_TABLES, FLAT, ONE_TABLE, APART, ALONE, ALONE_FLAT, INVENTED = (
     "invented",
 )
 KINDS = ("any", "all", "two", "unit", "row")
-ASKED = 150  # questions of each kind, at most, whose bars are looked at
+ASKED = 400  # questions of each kind
 LAHMAN = (
     "a table of the R package Lahman (or core/ of the repository chadwickbureau/baseballdatabank), as csv"
 )
+RELATIONAL = replace(DPSYNTH, program="run_dpsynth_relational.py")
+PEER_LIMIT = 1800.0  # processor seconds
+PEER_RUNS = (("MST", 1.0, 3), ("MST", 3.2, 3))  # of a mechanism, at ε
 SIZES = {"agec": 8, "sex": 2, "act": 8, "cit": 4, "inc": 6}
 
 
@@ -314,59 +337,105 @@ def judged(truth: Units, made: Units) -> dict[str, Value]:
 
 def bars(truth: Units, made: Release, seed: int) -> dict[str, Value]:
     """How often the bars of questions of each kind hold, those with an answer of 1% to 99%."""
-    rng, found = np.random.default_rng(seed), dict[str, Value]()
-    names = list(SIZES)
-    of_rows = persons_of(truth)
+    rng, database, (child,) = np.random.default_rng(seed), truth.database, truth.database.children
+    view, width, found = database.view_domain(child.name), database.width, dict[str, Value]()
 
-    def some(kind: str) -> str:
-        a, b = rng.choice(len(names), 2, replace=False)
-        first, second = (f"person.{names[x]} = {rng.integers(SIZES[names[x]])}" for x in (a, b))
-        both = first if rng.random() < 0.5 else f"{first} & {second}"
-        region = f" & region = {rng.integers(9)}" if rng.random() < 0.3 else ""
-        if kind == "unit":
-            own = f"region = {rng.integers(9)}", f"eq = {rng.integers(6)}", f"person = {rng.integers(1, 7)}"
-            return " & ".join(own[x] for x in sorted(rng.choice(3, 2, replace=False)))
-        return {
-            "any": f"any({both}){region}",
-            "all": f"all({first}){region}",
-            "two": f"count(person where {both}) >= 2",
-        }[kind]
+    def about(attributes: Iterable[int]) -> Query:
+        """One value of each, all others but one, or a range."""
+        literals = []
+        for j in sorted(attributes):
+            size, way = int(view.sizes[j]), rng.random()
+            low, high = sorted(rng.integers(0, size, 2).tolist())
+            one, everything = 1 << int(rng.integers(size)), (1 << size) - 1
+            accepted = (1 << high + 1) - (1 << low)
+            if way < 0.7 or accepted == everything:
+                accepted = one if way < 0.5 else everything ^ one
+            literals.append(Literal(j, *canonical(accepted, size)))
+        return Query(tuple(literals))
 
-    for kind in KINDS[:-1]:
-        texts = list(dict.fromkeys(some(kind) for _ in range(6 * ASKED)))
-        groups = workload_from(truth.domain, texts).groups
-        known = np.concatenate([group.counts(truth) / truth.rows for group in groups])
-        answers = made.answer_all(texts)
+    def some(first: int, last: int, most: int) -> list[int]:
+        known = [j for j in range(first, last) if view.sizes[j] > 1]
+        number = min(int(rng.integers(1, most + 1)), len(known))
+        return [int(j) for j in rng.choice(known, number, replace=False)]
+
+    def hanging(kind: str) -> tuple[Query, tuple[Counted, ...]]:
+        of_row = about(some(width, view.width, 2))
+        number = Counted.of(database, child.name, negated(of_row) if kind == "all" else of_row)
+        everything = (1 << len(number.values)) - 1
+        accepted = {"any": everything ^ 1, "all": 1, "two": everything ^ 3}[kind]
+        own = about(some(0, width, 1)).literals if rng.random() < 0.3 else ()
+        literals = (*own, Literal(width, *canonical(accepted, len(number.values))))
+        return Query(literals), (number,)
+
+    rows = truth.joined(child.name)
+    for kind in KINDS:
+        records, release = (rows, made.of(child.name)) if kind == "row" else (truth, made)
+        if kind in ("unit", "row"):
+            own = [some(0, width, 3 if kind == "unit" else 1) for _ in range(ASKED)]
+            if kind == "row":
+                own = [[*some(width, view.width, 2), *(each if rng.random() < 0.5 else ())] for each in own]
+            groups: Sequence[Group] = to_groups(records.domain, [about(each) for each in own])
+        else:
+            groups = [over_units(database, [hanging(kind) for _ in range(ASKED)])]
         inside = [
-            abs(each.value - true) <= (each.error or 0.0)
-            for each, true in zip(answers, known, strict=True)
+            abs(answer.value - true) <= (answer.error or 0.0)
+            for group in groups
+            for answer, true in zip(
+                release.answers_of(group), group.counts(records) / records.rows, strict=True
+            )
             if 0.01 <= true <= 0.99
-        ][:ASKED]
+        ]
         found[f"held {kind}"] = float(np.mean(inside))
-    rows = made.of("person")
-    texts = [f"person.{a} = {v}" for a, k in SIZES.items() for v in range(k)]
-    texts += [
-        f"person.{a} = {v} & region = {r}" for a, k in SIZES.items() for v in range(k) for r in range(9)
-    ]
-    place = {name: j for j, name in enumerate(of_rows.domain.names())}
-    codes, inside = of_rows.to_rows(), []
-    for each in rows.answer_all(texts):
-        conditions = [part.split(" = ") for part in each.query.replace("person.", "").split(" & ")]
-        true = float(np.mean(np.all([codes[:, place[n]] == int(v) for n, v in conditions], axis=0)))
-        if true >= 0.01:
-            inside.append(abs(each.value - true) <= (each.error or 0.0))
-    return found | {"held row": float(np.mean(inside))}
+    return found
 
 
 def budget_of(epsilon: float, neighbours: Neighbours = Neighbours.ADD_REMOVE) -> Budget:
     return Budget(epsilon, DELTA, neighbours)
 
 
-def measure_linked(data: Data, epsilon: float, seed: int) -> dict[str, Value]:
-    truth = eusilc(data)
+def measure_linked(load: Callable[[Data], Units], data: Data, epsilon: float, seed: int) -> dict[str, Value]:
+    truth = load(data)
     made = release(truth, budget=budget_of(epsilon), workload="marginals:2", seed=seed)
     assert isinstance(made.records, Units)
     return judged(truth, made.records) | bars(truth, made, seed)
+
+
+def measure_peer(terms: Terms, method: str, data: Data, epsilon: float, seed: int) -> dict[str, Value]:
+    """Households by dpsynth, those without a person left out; or why there are none."""
+    limit = terms.limit or PEER_LIMIT
+    given: dict[str, Value] = {"limit": limit}
+    if problem := terms.skip or installing_problem(RELATIONAL, terms):
+        return given | {"outcome": f"{NOT_STARTED} {problem}"}
+    truth, database = eusilc(data), household(6)
+    (members,), (child,) = truth.members, database.children
+    with TemporaryDirectory() as name:
+        folder, roots = Path(name), len(database.root.columns)
+        task = {
+            "method": method,
+            "rho": exact_rho(epsilon),
+            "seed": seed,
+            "at_most": child.at_most,
+            "household": database.sizes[:roots].tolist(),
+            "person": child.domain.sizes.tolist(),
+        }
+        (folder / "task.json").write_text(json.dumps(task))
+        number = np.arange(truth.rows)
+        np.save(
+            folder / "households.npy", np.column_stack([number, truth.to_rows()[:, :roots]]).astype(np.int64)
+        )
+        persons = np.column_stack([number[members.owner], members.records.to_rows()])
+        np.save(folder / "persons.npy", persons.astype(np.int64))
+        command = command_of(RELATIONAL, python_of(RELATIONAL, terms), folder)
+        ran = run_within(command, limit, terms.cores, terms.memory)
+        given |= {"outcome": ran.outcome, "seconds": ran.processor_seconds, "gigabytes": ran.peak_gb}
+        if ran.outcome != DONE:
+            return given
+        homes, hanging = (np.load(folder / f"made_{table}s.npy") for table in ("household", "person"))
+    homes, hanging = homes[np.argsort(homes[:, 0])], hanging[np.argsort(hanging[:, 0], kind="stable")]
+    first, last = (np.searchsorted(hanging[:, 0], homes[:, 0], side=side) for side in ("left", "right"))
+    kept = last > first
+    made = units_of(database, homes[kept, 1:], [((last - first)[kept], hanging[:, 1:])])
+    return given | judged(truth, made)
 
 
 def measure_dealt_out(data: Data) -> dict[str, Value]:
@@ -395,11 +464,6 @@ def measure_one_table(data: Data, epsilon: float, seed: int) -> dict[str, Value]
     )
     made = played(named, epsilon, seed)
     return {f"joined {k}": tables_off(truth, persons_of(made), k) for k in (1, 2, 3)}
-
-
-def measure_other(load: Callable[[Data], Units], data: Data, epsilon: float, seed: int) -> dict[str, Value]:
-    truth = load(data)
-    return judged(truth, played(truth, epsilon, seed))
 
 
 @lru_cache(maxsize=1)
@@ -442,11 +506,21 @@ def measure_invented(number: int) -> dict[str, Value]:
     ]))}  # fmt: skip
 
 
-def points(setting: Setting) -> list[Point]:
+OTHERS: dict[str, Callable[[Data], Units]] = {
+    "players": players,
+    "paid players": paid_players,
+    "employers": employers,
+    "5,000 invented": lambda data: invented(5_000),
+}
+
+
+def points(terms: Terms, setting: Setting) -> list[Point]:
     data, seeds = setting.data, setting.seeds(full=5)
     epsilons = setting.choose(toy=(3.2,), quick=(3.2,), full=(1.0, 3.2))
     found = [
-        ("eusilc", LINKED_TABLES, e, s, partial(measure_linked, data, e, s)) for e in epsilons for s in seeds
+        ("eusilc", LINKED_TABLES, e, s, partial(measure_linked, eusilc, data, e, s))
+        for e in epsilons
+        for s in seeds
     ]
     found.append(("eusilc", APART, 0.0, 0, partial(measure_dealt_out, data)))
     for e in epsilons:
@@ -457,16 +531,28 @@ def points(setting: Setting) -> list[Point]:
                 ("eusilc", ALONE, e, s, partial(measure_alone, data, e, s)),
                 ("eusilc", ALONE_FLAT, e, s, partial(measure_flat, data, e, s, True)),
             ]
-    others = {"players": players, "paid players": paid_players, "employers": employers}
     found += [
-        (n, LINKED_TABLES, 3.2, s, partial(measure_other, f, data, 3.2, s))
-        for n, f in others.items()
-        for s in seeds
+        (n, LINKED_TABLES, e, s, partial(measure_linked, f, data, e, s))
+        for n, f in OTHERS.items()
+        for e in epsilons
+        for s in seeds[:3]
     ]
+    if setting.size is Size.FULL:
+        found += [
+            ("eusilc", f"dpsynth, {method}", e, s, partial(measure_peer, terms, method, data, e, s))
+            for method, e, runs in PEER_RUNS
+            for s in seeds[:runs]
+        ]
     numbers_of = setting.choose(toy=(2_000,), quick=(20_000,), full=(100_000, 300_000, 1_000_000))
     found += [(f"{n:,}", INVENTED, 1.0, 0, partial(measure_invented, n)) for n in numbers_of]
     return [
-        Point({"units": units, "way": way, "epsilon": epsilon, "run": seed}, measured)
+        Point(
+            {"units": units, "way": way, "epsilon": epsilon, "run": seed},
+            measured,
+            again=lambda row: (
+                "dpsynth" in row["way"] and worth_another_try(row, terms, terms.limit or PEER_LIMIT)
+            ),
+        )
         for units, way, epsilon, seed, measured in found
     ]
 
@@ -510,14 +596,12 @@ def find(rows: Rows) -> str:
             told = {
                 name: mean_by(mine, (), name)[()] for name in (*SHOWN, "sizes", "worst any", "worst any two")
             }
-            held_by = [mean_by(mine, (), f"held {kind}")[()] for kind in KINDS]
             sentences.append(
                 f"At ε = {epsilon:g} pairs of attributes of persons and households are off by "
                 f"{told['joined 2']:.3f}, those of two persons of a household by {told['siblings']:.3f}, "
                 f"the size by {told['sizes']:.4f}; "
                 f"`any` by {told['any']:.4f} (worst {told['worst any']:.3f}, of two values of one person "
-                f"{told['worst any two']:.3f}), two and more by {told['two']:.4f}, `all` by {told['all']:.4f}. "
-                f"Bars held {min(held_by):.0%} to {max(held_by):.0%} of the time, by kind of question."
+                f"{told['worst any two']:.3f}), two and more by {told['two']:.4f}, `all` by {told['all']:.4f}."
             )
     for epsilon in (3.2, 1.0):
         flat = mean_by(where(rows, epsilon=epsilon, way=ALONE_FLAT), (), "joined 2")[()]
@@ -530,8 +614,8 @@ def find(rows: Rows) -> str:
             f"One table of persons, of each household six at most, is off by {whole:.3f} at ε = {epsilon:g} with a "
             f"`unit`, and by {named:.3f} as a database of whoever it names."
         )
-    for units in ("players", "paid players", "employers"):
-        told = {name: mean_by(where(rows, units=units), (), name)[()] for name in OTHER}
+    for units in OTHERS:
+        told = {name: mean_by(where(rows, units=units, epsilon=3.2), (), name)[()] for name in OTHER}
         sentences.append(
             f"Of {units} pairs are off by {told['joined 2']:.4f} at ε = 3.2, those of two rows of one by "
             f"{told['siblings']:.4f}, and `any` by {told['any']:.4f}."
@@ -541,6 +625,27 @@ def find(rows: Rows) -> str:
             f"{row['units']} invented households take {row['seconds']:.0f} seconds of one processor and "
             f"{row['gigabytes']:.1f} GB."
         )
+    for way in dict.fromkeys(row["way"] for row in rows if row["way"].startswith("dpsynth")):
+        for epsilon in dict.fromkeys(row["epsilon"] for row in where(rows, way=way)):
+            mine = where(rows, way=way, epsilon=epsilon)
+            told = {name: mean_by(mine, (), name)[()] for name in OTHER}
+            outcomes = sorted({row["outcome"] for row in mine} - {DONE})
+            told_of = f"{way} at ε = {epsilon:g}: {'; '.join(outcomes)}."
+            if not outcomes:
+                told_of = (
+                    f"By {way} EU-SILC's pairs are off by {told['joined 2']:.3f} at ε = {epsilon:g}, those of two "
+                    f"persons by {told['siblings']:.3f}, and `any` by {told['any']:.4f}."
+                )
+            sentences.append(told_of)
+    linked, means = where(rows, way=LINKED_TABLES), dict[str, float]()
+    for kind in KINDS:
+        held_by = mean_by(linked, ("units", "epsilon"), f"held {kind}")
+        means |= {f"{kind} of {units} at ε = {epsilon:g}": each for (units, epsilon), each in held_by.items()}
+    least, most = min(means, key=means.__getitem__), max(means, key=means.__getitem__)
+    sentences.append(
+        f"Bars of 95% held {fmean(means.values()):.1%} of the time; least often of {least} ({means[least]:.1%}), "
+        f"most often of {most} ({means[most]:.1%})."
+    )
     sentences.append("At most 200,000 units are fitted, so that more of them cost little but their counting.")
     return " ".join(sentences)
 
@@ -552,12 +657,11 @@ EXPERIMENT = Experiment(
     "six of each; 19,898 baseball players with 99,200 seasons, at most twelve of each (a prototype had as many, with "
     "attributes that nobody wrote down, and was off by 0.0145 of pairs, 0.019 of two rows and 0.0038 of `any`), and "
     "5,149 of them with 25,176 seasons of known pay; 500 employers with 10,777 employees of the synthetic earnings "
-    "survey of laeken, at most forty. A unit is added or removed, δ = 10⁻⁶. The only peer that we know of, the "
-    "relational tables of dpsynth, was run once, with that prototype: at ε = 3.2 pairs of EU-SILC were off by 0.405, "
-    "those of two persons by 0.513, `any` by 0.039.",
+    "survey of laeken, at most forty; 5,000 invented households. A unit is added or removed, δ = 10⁻⁶. The only peer "
+    "that we know of: the relational tables of dpsynth, experimental as it says, with the settings of its example.",
     before="A household should be protected at the price of one record, and come back with persons who belong "
     "together",
-    points=points,
+    points=partial(points, Terms()),
     draw=draw,
     find=find,
     by=("units", "way", "epsilon"),
@@ -577,8 +681,12 @@ EXPERIMENT = Experiment(
         *(f"held {kind}" for kind in KINDS),
         "seconds",
         "gigabytes",
+        "outcome",
     ),
 )
 
 if __name__ == "__main__":
-    main(EXPERIMENT)
+    flags = parser(__doc__ or "", name="linked")
+    add_flags(flags)
+    given = flags.parse_args()
+    main(replace(EXPERIMENT, points=partial(points, terms_of_flags(given))), given)

@@ -12,6 +12,7 @@ PARTS_OF_CARD = {
     "tables": "tables",
     "fits": "fits of two chains",
     "wide": "fit of a wide table",
+    "game": "games",
     "releases": "whole releases",
 }
 AT_ONCE = "1 of 16"  # how many rows of a fit move at once, as the engine does it
@@ -22,6 +23,8 @@ LEFT_OUT = (
     "391 bit columns",
     "limit by ones",
     "of 20 counts looked at",
+    "of which, offsets sent before",
+    "what the card said",
     "squared residual of the rows",
 )
 

@@ -6,17 +6,17 @@ that gives up) is a `CardError`, whose one sentence says what to do; whoever ask
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from functools import cache
-from threading import local
-from typing import Any
+from threading import Lock, local
+from typing import Any, TypeVar
 
 from dualquery.errors import DualQueryError
 
 ARCHITECTURE = 70  # Volta: the oldest whose warps wait for each other as our kernels do
 
-
+Worked = TypeVar("Worked")
 _MINE = local()
 
 
@@ -83,6 +83,27 @@ def on_card() -> Iterator[Any]:
         raise CardError("the GPU has too little memory free for this") from problem
     except (cupy.cuda.runtime.CUDARuntimeError, cupy.cuda.driver.CUDADriverError) as problem:
         raise CardError(f"the GPU gave up ({str(problem).splitlines()[0]})") from problem
+
+
+class Workplace:
+    """Whose work is done on the card, and on the processor where that fails; `said` then has a sentence for it."""
+
+    instead: str  # what the processor did
+
+    def __init__(self) -> None:
+        card()  # or why not
+        self.said: list[str] = []
+        self._lock = Lock()
+
+    def tried(self, work: Callable[[Any], Worked], otherwise: Callable[[], Worked]) -> Worked:
+        try:
+            with self._lock, on_card() as cupy:
+                return work(cupy)
+        except CardError as problem:
+            sentence = f"{problem}; {self.instead}"
+            if sentence not in self.said:
+                self.said.append(sentence)
+        return otherwise()
 
 
 @cache

@@ -9,11 +9,8 @@ from threading import local
 
 import pytest
 
-import dualquery.beliefs.cuda
 import dualquery.card
-import dualquery.counting.cuda
 import dualquery.fitting.cuda
-import dualquery.privacy.cuda
 from dualquery.card import CardError, kernels
 from tests.card.emulator import emulated
 
@@ -38,8 +35,7 @@ def any_card(
     if shutil.which("g++") is None:
         pytest.skip("no compiler for the emulator")
     fake = emulated(compiled)
-    on_it = (dualquery.beliefs, dualquery.counting, dualquery.fitting, dualquery.privacy)
-    for module in (dualquery.card, *(each.cuda for each in on_it)):
+    for module in (dualquery.card, dualquery.fitting.cuda):
         monkeypatch.setattr(module, "card", lambda: fake)
     monkeypatch.setattr(dualquery.card, "_MINE", local())
     kernels.cache_clear()

@@ -10,28 +10,23 @@ from __future__ import annotations
 from collections.abc import Callable
 from math import prod
 from pathlib import Path
-from threading import Lock
-from typing import Any, TypeVar
+from typing import Any
 
 import numpy as np
 
 from dualquery.beliefs.histogram import ROW_CELLS, SERIAL_CELLS, CellClasses, Histogram, Pruned
-from dualquery.card import CardError, card, kernels, on_card
+from dualquery.card import Worked, Workplace, kernels
 from dualquery.types import Cells, Set
 
 SOURCE = Path(__file__).with_name("kernels.cu").read_text(encoding="utf-8")
 THREADS, PARTS = 256, 64
 MOST_SUMS = 4096  # classes of rows, times parts
-Told = TypeVar("Told")
 
 
-class CardHistograms:
+class CardHistograms(Workplace):
     """Makes histograms: on the card where they are large."""
 
-    def __init__(self) -> None:
-        card()  # or why not
-        self.said: list[str] = []
-        self.lock = Lock()
+    instead = "a distribution was kept by the processor"
 
     def __call__(self, attributes: Set, sizes: Set) -> Histogram:
         return (
@@ -39,11 +34,6 @@ class CardHistograms:
             if prod(sizes) > SERIAL_CELLS
             else Histogram(attributes, sizes)
         )
-
-    def failed(self, problem: CardError) -> None:
-        sentence = f"{problem}; a distribution was kept by the processor"
-        if sentence not in self.said:
-            self.said.append(sentence)
 
 
 class CardHistogram(Histogram):
@@ -57,18 +47,14 @@ class CardHistogram(Histogram):
         self._shape, self._there = self._weights.shape, self._weights.shape[1] <= ROW_CELLS
         self._weights = self._on(lambda cupy: cupy.asarray(self._weights), lambda: self._weights)
 
-    def _on(self, work: Callable[[Any], Told], otherwise: Callable[[], Told]) -> Told:
-        if self._there:
-            try:
-                with self._made_by.lock, on_card() as cupy:
-                    return work(cupy)
-            except CardError as problem:
-                self._made_by.failed(problem)
-            self._there = False
-            self._weights, self.total = np.ones(self._shape), float(self.cells)
+    def _on(self, work: Callable[[Any], Worked], otherwise: Callable[[], Worked]) -> Worked:
+        def again() -> Worked:
+            self._there, self._weights, self.total = False, np.ones(self._shape), float(self.cells)
             for members, factors, mass in self._past:
-                super()._scale(self, members, factors, mass)
-        return otherwise()
+                Histogram._scale(self, self, members, factors, mass)
+            return otherwise()
+
+        return self._made_by.tried(work, again) if self._there else otherwise()
 
     def _scale(self, source: Histogram, members: Set, factors: Cells, mass: float) -> None:
         super()._scale(source, members, factors, mass)

@@ -15,13 +15,12 @@ from __future__ import annotations
 import weakref
 from collections.abc import Iterator
 from pathlib import Path
-from threading import Lock
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-from dualquery.card import CardError, card, free_bytes, kernels, on_card
+from dualquery.card import CardError, Workplace, free_bytes, kernels
 from dualquery.queries.conjunctions import Conjunctions, Parities, used_predicates
 from dualquery.queries.countable import Countable
 from dualquery.queries.group import NONE, Predicates, padded
@@ -38,31 +37,23 @@ MOST_TABLES = 60_000  # of a launch
 PART = 0.4  # of the card's free memory, for a slab
 
 
-class Cuda:
+class Cuda(Workplace):
     """An engine. What the card does not count, or no longer, is counted by the loops of its kind."""
 
+    instead = "this was counted on the processor"
+
     def __init__(self) -> None:
-        card()  # or why not
-        self.said: list[str] = []
-        self._lock = Lock()  # one block at a time has the card's memory
-        self._held: tuple[Any, dict[int, Any]] = (
-            lambda: None,
-            {},
-        )  # the last block, and its columns on the card
+        super().__init__()
+        self._held: tuple[Any, dict[int, Any]] = (lambda: None, {})  # the last block, and its columns there
 
     def counts(self, what: Countable, block: Records) -> Integers:
-        if block.rows and counted_here(what, block):
-            try:
-                with self._lock, on_card() as cupy:
-                    return self._counted(cupy, what, block)
-            except CardError as problem:
-                self._held = (lambda: None, {})
-                self._say(f"{problem}; this was counted on the processor")
-        return what.counts(block)
+        def otherwise() -> Integers:
+            self._held = (lambda: None, {})
+            return what.counts(block)
 
-    def _say(self, sentence: str) -> None:
-        if sentence not in self.said:
-            self.said.append(sentence)
+        if block.rows and counted_here(what, block):
+            return self.tried(lambda cupy: self._counted(cupy, what, block), otherwise)
+        return what.counts(block)
 
     def _counted(self, cupy: Any, what: Countable, block: Records) -> Integers:
         if isinstance(what, Tables):

@@ -12,14 +12,13 @@ from __future__ import annotations
 import weakref
 from collections.abc import Callable
 from pathlib import Path
-from threading import Lock
-from typing import Any, TypeVar
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-from dualquery.card import CardError, card, kernels, on_card
-from dualquery.privacy.selection import COMPILED, LN2, POWERS, Answers, Scored, Weighing
+from dualquery.card import Workplace, kernels
+from dualquery.privacy.selection import LN2, POWERS, Answers, Scored, Weighing, Weights
 from dualquery.queries.conjunctions import Conjunctions
 from dualquery.queries.group import literal_truth
 from dualquery.queries.workload import Workload
@@ -28,7 +27,6 @@ from dualquery.types import Integers, Ints, Words
 SOURCE = Path(__file__).with_name("kernels.cu").read_text(encoding="utf-8")
 THREADS, BLOCKS = 256, 528  # of a block; at most, in a search for the extremes
 SEPARATE = ("--fmad=false",)
-Worked = TypeVar("Worked")
 
 
 def kernel(name: str) -> Any:
@@ -55,17 +53,12 @@ class CardAnswers(Answers):
 
     def _on(self, work: Callable[[Any], Any]) -> Any:
         """What the card makes of it; nothing as soon as it has failed."""
-        if self.held is None:
-            return None
-        try:
-            with self._weights.lock, on_card() as cupy:
-                return work(cupy)
-        except CardError as problem:
-            self._weights.failed(problem)
+        return None if self.held is None else self._weights.tried(work, self._again)
+
+    def _again(self) -> None:
         self.held = None
         for reply in self._replies:
             super().add(reply)
-        return None
 
     def add(self, reply: Ints) -> None:
         def heard(cupy: Any) -> None:
@@ -94,18 +87,15 @@ class CardAnswers(Answers):
         return self._numbers if found is None else found
 
 
-class CardWeights:
-    """Weighs candidates on the card; on the processor as soon as that fails, and says so."""
+class CardWeights(Workplace, Weights):
+    """Weighs candidates on the card."""
+
+    instead = "weights were added up on the processor"
 
     def __init__(self) -> None:
-        card()  # or why not
-        self.said: list[str] = []
-        self.lock = Lock()
+        super().__init__()
         self._powers: Any = None
-        self._held: tuple[Callable[[], Any], Any] = (
-            lambda: None,
-            None,
-        )  # the last counts, and where they lie
+        self._held: tuple[Callable[[], Any], Any] = (lambda: None, None)  # the last counts, there
         self._offsets: tuple[Scored | None, Any] = (None, None)  # of these scores
 
     def answers(self, workload: Workload) -> Answers:
@@ -113,51 +103,35 @@ class CardWeights:
         return CardAnswers(workload, self) if asked_here else Answers(workload)
 
     def extremes(self, scored: Scored) -> tuple[int, int]:
-        def on(cupy: Any, scores: tuple[Any, ...]) -> tuple[int, int]:
+        def on(cupy: Any) -> tuple[int, int]:
             blocks = min(BLOCKS, scored.chunks)
             low, high = (cupy.empty(blocks * THREADS // 32, cupy.int64) for _ in range(2))
-            kernel("extremes")((blocks,), (THREADS,), (*scores, low, high))
+            kernel("extremes")((blocks,), (THREADS,), (*self._scores(cupy, scored), low, high))
             return int(low.get().min()), int(high.get().max())
 
-        return self._either(scored, on, lambda: COMPILED.extremes(scored))
+        return self.tried(on, lambda: Weights.extremes(self, scored))
 
     def sums(self, scored: Scored, law: Weighing) -> Words:
-        def on(cupy: Any, scores: tuple[Any, ...]) -> Words:
+        def on(cupy: Any) -> Words:
             sums = cupy.empty((scored.chunks, law.bands), cupy.uint64)
             shared = 8 * law.bands * THREADS // 32
-            given = (*scores, *self._law(cupy, law), sums)
+            given = (*self._scores(cupy, scored), *self._law(cupy, law), sums)
             kernel("sum_bands")((scored.chunks,), (THREADS,), given, shared_mem=shared)
             return np.asarray(sums.get())
 
-        return self._either(scored, on, lambda: COMPILED.sums(scored, law))
+        return self.tried(on, lambda: Weights.sums(self, scored, law))
 
     def found(
         self, scored: Scored, law: Weighing, chunk: Integers, band: Integers, residue: Words
     ) -> Integers:
-        def on(cupy: Any, scores: tuple[Any, ...]) -> Integers:
+        def on(cupy: Any) -> Integers:
             out = cupy.zeros(len(chunk), cupy.int64)
             draws = [cupy.asarray(each) for each in (chunk, band, residue)]
-            given = (*scores, *self._law(cupy, law), *draws, out)
+            given = (*self._scores(cupy, scored), *self._law(cupy, law), *draws, out)
             kernel("find_candidates")((len(chunk),), (THREADS,), given, shared_mem=8 * THREADS)
             return np.asarray(out.get())
 
-        return self._either(scored, on, lambda: COMPILED.found(scored, law, chunk, band, residue))
-
-    def _either(
-        self, scored: Scored, on: Callable[[Any, tuple[Any, ...]], Worked], otherwise: Callable[[], Worked]
-    ) -> Worked:
-        try:
-            with self.lock, on_card() as cupy:
-                return on(cupy, self._scores(cupy, scored))
-        except CardError as problem:
-            self.failed(problem)
-        return otherwise()
-
-    def failed(self, problem: CardError) -> None:
-        self._held, self._offsets = (lambda: None, None), (None, None)
-        sentence = f"{problem}; weights were added up on the processor"
-        if sentence not in self.said:
-            self.said.append(sentence)
+        return self.tried(on, lambda: Weights.found(self, scored, law, chunk, band, residue))
 
     def _scores(self, cupy: Any, scored: Scored) -> tuple[Any, ...]:
         if self._held[0]() is not scored.counts:

@@ -27,7 +27,7 @@ from contextvars import ContextVar
 from dataclasses import dataclass
 from enum import Enum
 from fractions import Fraction
-from typing import Any, NamedTuple, Protocol
+from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -304,31 +304,15 @@ class Answers:
         return np.asarray(self._numbers)
 
 
-class Weights(Protocol):
-    """Who adds up weights, of private scores: compiled loops, or a card (`privacy.cuda`), with the same numbers."""
+class Weights:
+    """Who adds up weights, of private scores: the loops of this module, or a card with the same numbers."""
 
     def answers(self, workload: Workload) -> Answers:
         """Of no replies yet."""
-
-    def extremes(self, scored: Scored) -> tuple[int, int]:
-        """The least and the greatest score of all queries."""
-
-    def sums(self, scored: Scored, law: Weighing) -> Words:
-        """[chunk, band]: the mantissas of the chunk's candidates in the band, added up."""
-
-    def found(
-        self, scored: Scored, law: Weighing, chunk: Integers, band: Integers, residue: Words
-    ) -> Integers:
-        """The candidate (2·query + negated) of each draw: where mantissas of its chunk and band exceed it."""
-
-
-class Compiled:
-    """The loops of this module."""
-
-    def answers(self, workload: Workload) -> Answers:
         return Answers(workload)
 
     def extremes(self, scored: Scored) -> tuple[int, int]:
+        """The least and the greatest score of all queries."""
         chunks = scored.chunks
         lows, highs = np.empty(chunks, np.int64), np.empty(chunks, np.int64)
         offsets = np.asarray(scored.offsets)
@@ -337,6 +321,7 @@ class Compiled:
         return int(lows.min()), int(highs.max())
 
     def sums(self, scored: Scored, law: Weighing) -> Words:
+        """[chunk, band]: the mantissas of the chunk's candidates in the band, added up."""
         sums = np.zeros((scored.chunks, law.bands), np.uint64)
         in_shares(sum_bands, scored.chunks, *self._given(scored, law), sums, least=LEAST_CHUNKS)
         return sums
@@ -344,6 +329,7 @@ class Compiled:
     def found(
         self, scored: Scored, law: Weighing, chunk: Integers, band: Integers, residue: Words
     ) -> Integers:
+        """The candidate (2·query + negated) of each draw: where mantissas of its chunk and band exceed it."""
         order = np.lexsort((residue, band, chunk))
         found, in_order = np.empty(len(order), np.int64), np.empty(len(order), np.int64)
         first = np.searchsorted(chunk[order], np.arange(scored.chunks + 1))
@@ -360,8 +346,8 @@ class Compiled:
         return (*scores, law.rate, law.shift, law.largest, np.int64(law.lowest), POWERS, law.low)
 
 
-COMPILED = Compiled()
-_USUAL: ContextVar[Weights] = ContextVar("weights", default=COMPILED)
+_LOOPS = Weights()
+_USUAL: ContextVar[Weights] = ContextVar("weights", default=_LOOPS)
 
 
 @contextmanager
