@@ -23,8 +23,7 @@ from benchmarks.harness import Figure, data_folder, records_of, show
 from benchmarks.small_tables import subset
 from dualquery.fitting.measured import onto_simplex
 from dualquery.mechanisms.shares import unit_variance
-from dualquery.privacy.budget import Accounting, Budget
-from dualquery.privacy.neighbours import Neighbours
+from dualquery.privacy.budget import Accounting, Budget, Neighbours
 from dualquery.queries.families import from_texts
 from dualquery.queries.group import Group
 from dualquery.queries.random_families import random_literals, weighted_conjunctions

@@ -128,9 +128,9 @@ class Changed(importlib.abc.MetaPathFinder, importlib.abc.Loader):
 
 def release(case: str, seed: int) -> tuple[float, str]:
     """The mean error of the workload's questions, and a digest of what the rows answer."""
-    from dualquery.counting.counter import MemoryCounter
+    from dualquery.counting import MemoryCounter
     from dualquery.mechanisms.mechanism import Task
-    from dualquery.mechanisms.projection.game import PROJECTION
+    from dualquery.mechanisms.projection import PROJECTION
     from dualquery.mechanisms.wishes import ProjectionWishes
     from dualquery.privacy.curator import Curator
     from dualquery.privacy.ledger import Ledger

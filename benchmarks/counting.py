@@ -16,7 +16,7 @@ import polars as pl
 import pyarrow as pa
 
 from benchmarks.harness import Figure, records_of, seconds_of, show
-from dualquery.pool import limited
+from dualquery.loops import limited
 from dualquery.queries.bit_columns import predicate_bits
 from dualquery.queries.conjunctions import Conjunctions
 from dualquery.queries.random_families import random_literals

@@ -35,16 +35,14 @@ import pandas as pd
 from benchmarks.harness import Figure, data_folder, show
 from benchmarks.numbers import FILES, _apart, _cut
 from dualquery import Budget, Categorical, Domain, Numeric, private_draft, schema_draft
-from dualquery.counting.counter import MemoryCounter
+from dualquery.counting import MemoryCounter
 from dualquery.errors import BudgetError
 from dualquery.fitting.measured import Measured
-from dualquery.mechanisms.mechanism import Task
-from dualquery.mechanisms.outcomes import finished
-from dualquery.mechanisms.projection.game import PROJECTION
-from dualquery.privacy.budget import Accounting
+from dualquery.mechanisms.mechanism import Task, finished
+from dualquery.mechanisms.projection import PROJECTION
+from dualquery.privacy.budget import Accounting, Neighbours
 from dualquery.privacy.curator import Curator
 from dualquery.privacy.ledger import Ledger
-from dualquery.privacy.neighbours import Neighbours
 from dualquery.queries.families import marginals
 from dualquery.randomness import SeededEntropy
 from dualquery.releases.reuse import earlier_of

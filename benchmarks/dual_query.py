@@ -25,10 +25,10 @@ from benchmarks.harness import (
     show,
     table_path,
 )
-from dualquery.counting.counter import MemoryCounter
-from dualquery.game.play import BestResponseDataPlayer, Challenge, Record, Transcript
+from dualquery.counting import MemoryCounter
+from dualquery.game import BestResponseDataPlayer, Challenge, Record, Transcript
 from dualquery.game.query_players import LearningQueryPlayer
-from dualquery.mechanisms.dual_query.game import DUAL_QUERY, search_oracle, uniform
+from dualquery.mechanisms.dual_query import DUAL_QUERY, search_oracle, uniform
 from dualquery.mechanisms.dual_query.parameters import rate_of
 from dualquery.privacy.budget import Accounting, Budget
 from dualquery.privacy.curator import Curator

@@ -31,17 +31,17 @@ from dualquery.beliefs.cuda import CardHistograms
 from dualquery.beliefs.factored import Factored
 from dualquery.beliefs.histogram import Histogram, believing_with
 from dualquery.card import card, kernels, name, on_card
-from dualquery.counting.counter import MemoryCounter
+from dualquery.counting import MemoryCounter
 from dualquery.counting.cuda import Cuda, join
 from dualquery.fitting import cuda as on_the_card
 from dualquery.fitting.cpu import COMPILED
 from dualquery.fitting.cuda import CudaFitter
 from dualquery.fitting.fitter import Targets, fitting_with
-from dualquery.game.play import BestResponseDataPlayer, Challenge, Record, Transcript
+from dualquery.game import BestResponseDataPlayer, Challenge, Record, Transcript
 from dualquery.game.query_players import LearningQueryPlayer
-from dualquery.mechanisms.dual_query.game import search_oracle, uniform
+from dualquery.loops import cores
+from dualquery.mechanisms.dual_query import search_oracle, uniform
 from dualquery.mechanisms.dual_query.parameters import rate_of
-from dualquery.pool import cores
 from dualquery.privacy.cuda import CardWeights
 from dualquery.privacy.curator import Curator
 from dualquery.privacy.ledger import Ledger

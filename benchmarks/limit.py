@@ -24,7 +24,7 @@ from itertools import combinations
 import numpy as np
 
 from benchmarks.harness import Figure, records_of, show
-from dualquery.counting.counter import MemoryCounter
+from dualquery.counting import MemoryCounter
 from dualquery.fitting.fit import (
     LEANING,
     MORE_LIKELY,
@@ -45,11 +45,10 @@ from dualquery.fitting.posteriors import (
     tree_of,
 )
 from dualquery.mechanisms.mechanism import Task
-from dualquery.mechanisms.projection.game import PROJECTION
-from dualquery.privacy.budget import Accounting, Budget
+from dualquery.mechanisms.projection import PROJECTION
+from dualquery.privacy.budget import Accounting, Budget, Neighbours
 from dualquery.privacy.curator import Curator
 from dualquery.privacy.ledger import Ledger
-from dualquery.privacy.neighbours import Neighbours
 from dualquery.queries.families import marginals
 from dualquery.queries.tables import Tables, centred
 from dualquery.randomness import SeededEntropy

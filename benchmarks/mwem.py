@@ -18,8 +18,8 @@ import numpy as np
 from benchmarks.harness import Figure, data_folder, in_fresh_process, show
 from dualquery.beliefs.factored import Factored
 from dualquery.beliefs.multiplicative_weights import ONCE, MultiplicativeWeights
-from dualquery.counting.counter import MemoryCounter
-from dualquery.mechanisms.dual_query.game import DUAL_QUERY
+from dualquery.counting import MemoryCounter
+from dualquery.mechanisms.dual_query import DUAL_QUERY
 from dualquery.mechanisms.mechanism import AnyMechanism, Task
 from dualquery.mechanisms.mwem import MWEM, automatic_rounds, parameters_of
 from dualquery.mechanisms.rounds import AskedQueries, QuestionKind, asked_of, replies

@@ -24,10 +24,9 @@ import pandas as pd
 
 from benchmarks.harness import Figure, data_folder, show
 from dualquery import schema_draft
-from dualquery.counting.counter import MemoryCounter
-from dualquery.mechanisms.mechanism import Task
-from dualquery.mechanisms.outcomes import finished
-from dualquery.mechanisms.projection.game import PROJECTION
+from dualquery.counting import MemoryCounter
+from dualquery.mechanisms.mechanism import Task, finished
+from dualquery.mechanisms.projection import PROJECTION
 from dualquery.privacy.budget import Accounting, Budget
 from dualquery.privacy.curator import Curator
 from dualquery.privacy.ledger import Ledger

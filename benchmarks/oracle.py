@@ -16,7 +16,7 @@ import time
 import numpy as np
 from numpy.typing import NDArray
 
-from dualquery.oracles.clauses import Clauses
+from dualquery.oracles import Clauses
 from dualquery.oracles.local_search import best_response
 from dualquery.oracles.program import exact_response
 from dualquery.queries.group import Predicates

@@ -15,8 +15,7 @@ import pyarrow as pa
 
 from benchmarks.harness import Figure, show
 from dualquery import example
-from dualquery.privacy.budget import Accounting, Budget
-from dualquery.privacy.neighbours import Neighbours
+from dualquery.privacy.budget import Accounting, Budget, Neighbours
 from dualquery.releases.evaluate import evaluate
 from dualquery.releases.make import release
 from dualquery.table.encoding import encode

@@ -20,14 +20,13 @@ from rich.console import Console
 from rich.table import Table
 
 from benchmarks.harness import RESULTS, Figure, data_folder, in_fresh_process, records_of, schema_path, show
-from dualquery.counting.counter import MemoryCounter
+from dualquery.counting import MemoryCounter
 from dualquery.mechanisms.error_bars import Draw, made_replicas
 from dualquery.mechanisms.mechanism import AnyMechanism, Plan, Task, shown
-from dualquery.mechanisms.projection.game import PROJECTION
-from dualquery.privacy.budget import Accounting, Budget
+from dualquery.mechanisms.projection import PROJECTION
+from dualquery.privacy.budget import Accounting, Budget, Neighbours
 from dualquery.privacy.curator import Curator
 from dualquery.privacy.ledger import Ledger
-from dualquery.privacy.neighbours import Neighbours
 from dualquery.queries.families import marginals
 from dualquery.queries.random_families import random_literals, weighted_conjunctions
 from dualquery.queries.tables import Tables

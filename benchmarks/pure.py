@@ -20,13 +20,12 @@ import numpy as np
 from pyarrow import csv
 
 from benchmarks.harness import Figure, data_folder, records_of, show
-from dualquery.counting.counter import MemoryCounter
+from dualquery.counting import MemoryCounter
 from dualquery.mechanisms.mechanism import Task
-from dualquery.mechanisms.projection.game import PROJECTION
-from dualquery.privacy.budget import Accounting, Budget
+from dualquery.mechanisms.projection import PROJECTION
+from dualquery.privacy.budget import Accounting, Budget, Neighbours
 from dualquery.privacy.curator import Curator
 from dualquery.privacy.ledger import Ledger
-from dualquery.privacy.neighbours import Neighbours
 from dualquery.queries.families import marginals
 from dualquery.queries.random_families import random_literals
 from dualquery.queries.workload import Workload

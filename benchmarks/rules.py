@@ -16,7 +16,7 @@ from dataclasses import replace
 import numpy as np
 
 from benchmarks.harness import Figure, records_of, show
-from dualquery.mechanisms.projection.game import PROJECTION
+from dualquery.mechanisms.projection import PROJECTION
 from dualquery.privacy.budget import Accounting, default_delta
 from dualquery.queries.families import marginals
 from dualquery.queries.rules import check_rules, obeyed

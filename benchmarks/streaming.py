@@ -24,7 +24,7 @@ import numpy as np
 
 from benchmarks import large_table
 from benchmarks.harness import Figure, in_fresh_process, show
-from dualquery.counting.counter import SpilledCounter
+from dualquery.counting import SpilledCounter
 from dualquery.counting.opening import open_counter
 from dualquery.queries.families import from_spec
 from dualquery.queries.workload import Workload

@@ -21,14 +21,13 @@ from numba import njit, prange
 from numpy.typing import NDArray
 
 from benchmarks.harness import Figure, in_fresh_process, records_of, show
-from dualquery.counting.counter import MemoryCounter
+from dualquery.counting import MemoryCounter
 from dualquery.mechanisms.error_bars import STUDENT, Draw, Replica, learned_curves, made_replicas, narrowest
 from dualquery.mechanisms.mechanism import Task
-from dualquery.mechanisms.projection.game import PROJECTION
-from dualquery.privacy.budget import Accounting, Budget
+from dualquery.mechanisms.projection import PROJECTION
+from dualquery.privacy.budget import Accounting, Budget, Neighbours
 from dualquery.privacy.curator import Curator
 from dualquery.privacy.ledger import Ledger
-from dualquery.privacy.neighbours import Neighbours
 from dualquery.queries.random_families import Stream, random_literals, weighted_conjunctions
 from dualquery.queries.workload import Workload
 from dualquery.randomness import SeededEntropy

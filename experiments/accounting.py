@@ -9,9 +9,8 @@ from typing import Any
 
 from matplotlib.figure import Figure
 
-from dualquery.mechanisms.dual_query.game import DUAL_QUERY
-from dualquery.privacy.budget import Accounting
-from dualquery.privacy.neighbours import Neighbours
+from dualquery.mechanisms.dual_query import DUAL_QUERY
+from dualquery.privacy.budget import Accounting, Neighbours
 from experiments.data import Data
 from experiments.drawing import BLUE, GREEN, ORANGE, VERMILION, Look, curve, legend_below, plain_ticks
 from experiments.harness import (

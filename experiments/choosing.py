@@ -1,4 +1,4 @@
-"""Which mechanism for which shape: the evidence behind `kinds/records.py` and docs/evidence.md."""
+"""Which mechanism for which shape: the evidence behind `kinds/__init__.py` and docs/evidence.md."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from matplotlib.figure import Figure
 from numpy.typing import NDArray
 
 from dualquery.example import SCHEMA, survey
-from dualquery.kinds.kind import choose
+from dualquery.kinds import choose
 from dualquery.mechanisms.mechanism import Task
 from dualquery.mechanisms.wishes import MECHANISMS
 from dualquery.privacy.budget import Accounting

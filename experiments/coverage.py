@@ -16,8 +16,7 @@ from matplotlib.figure import Figure
 
 from dualquery.example import SCHEMA, survey
 from dualquery.mechanisms.error_bars import STUDENT
-from dualquery.privacy.budget import Accounting, Budget
-from dualquery.privacy.neighbours import Neighbours
+from dualquery.privacy.budget import Accounting, Budget, Neighbours
 from dualquery.queries.families import from_spec, from_texts
 from dualquery.queries.language.formula import Literal, Query, canonical
 from dualquery.queries.workload import Workload

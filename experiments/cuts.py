@@ -15,9 +15,8 @@ from matplotlib.figure import Figure
 from numpy.typing import NDArray
 
 from dualquery.beliefs.graphs import met_by
-from dualquery.privacy.budget import Accounting, Budget
+from dualquery.privacy.budget import Accounting, Budget, Neighbours, Sensitivity
 from dualquery.privacy.ledger import smallest_gaussian_scale
-from dualquery.privacy.neighbours import Neighbours, Sensitivity
 from dualquery.privacy.noise import Gaussian
 from dualquery.queries.cuts import Cuts, cuts_of
 from dualquery.queries.families import from_spec

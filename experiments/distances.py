@@ -12,9 +12,8 @@ import numpy as np
 from matplotlib.figure import Figure
 from numpy.typing import NDArray
 
-from dualquery.privacy.budget import Accounting, Budget
+from dualquery.privacy.budget import Accounting, Budget, Neighbours, Sensitivity
 from dualquery.privacy.ledger import smallest_gaussian_scale
-from dualquery.privacy.neighbours import Neighbours, Sensitivity
 from dualquery.privacy.noise import Gaussian
 from dualquery.queries.distances import distances_to
 from dualquery.queries.workload import Workload

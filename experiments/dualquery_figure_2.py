@@ -11,10 +11,10 @@ from matplotlib.figure import Figure
 from numpy.typing import NDArray
 
 from dualquery.mechanisms.baselines import INDEPENDENT_GAUSSIAN
-from dualquery.mechanisms.dual_query.density import Density
-from dualquery.mechanisms.dual_query.game import DUAL_QUERY
+from dualquery.mechanisms.dual_query import DUAL_QUERY
+from dualquery.mechanisms.dual_query.parameters import Density
 from dualquery.mechanisms.mechanism import AnyMechanism
-from dualquery.mechanisms.projection.game import PROJECTION
+from dualquery.mechanisms.projection import PROJECTION
 from dualquery.privacy.budget import Accounting
 from dualquery.queries.conjunctions import Conjunctions
 from experiments import drawing

@@ -12,7 +12,7 @@ from matplotlib.figure import Figure
 from numpy.typing import NDArray
 
 from dualquery.mechanisms.baselines import INDEPENDENT_GAUSSIAN
-from dualquery.mechanisms.dual_query.game import DUAL_QUERY
+from dualquery.mechanisms.dual_query import DUAL_QUERY
 from dualquery.privacy.budget import Accounting
 from dualquery.queries.random_families import random_conjunctions
 from experiments import drawing

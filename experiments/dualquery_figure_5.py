@@ -11,10 +11,10 @@ from matplotlib.figure import Figure
 from numpy.typing import NDArray
 
 from dualquery.mechanisms.baselines import INDEPENDENT_LAPLACE
-from dualquery.mechanisms.dual_query.game import DUAL_QUERY
+from dualquery.mechanisms.dual_query import DUAL_QUERY
 from dualquery.mechanisms.mechanism import AnyMechanism
 from dualquery.mechanisms.mwem import MWEM
-from dualquery.mechanisms.projection.game import PROJECTION
+from dualquery.mechanisms.projection import PROJECTION
 from dualquery.privacy.budget import Accounting, Budget
 from dualquery.queries.random_families import random_conjunctions
 from dualquery.queries.workload import Workload

@@ -13,7 +13,7 @@ from typing import Any
 from matplotlib.figure import Figure
 
 from dualquery.errors import DualQueryError
-from dualquery.mechanisms.dual_query.game import DUAL_QUERY
+from dualquery.mechanisms.dual_query import DUAL_QUERY
 from dualquery.queries.random_families import random_conjunctions
 from dualquery.table.draft import schema_draft
 from dualquery.table.encoding import encode

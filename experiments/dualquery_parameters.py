@@ -17,16 +17,14 @@ from matplotlib.lines import Line2D
 from matplotlib.patches import Rectangle
 from numpy.typing import NDArray
 
-from dualquery.counting.counter import MemoryCounter
-from dualquery.mechanisms.dual_query.density import Free, uniform, zeros
-from dualquery.mechanisms.dual_query.game import DUAL_QUERY, dual_query, search_oracle
-from dualquery.mechanisms.dual_query.parameters import from_budget, rate_of
+from dualquery.counting import MemoryCounter
+from dualquery.mechanisms.dual_query import DUAL_QUERY, dual_query, search_oracle
+from dualquery.mechanisms.dual_query.parameters import Free, from_budget, rate_of, uniform, zeros
 from dualquery.mechanisms.mechanism import Task
 from dualquery.mechanisms.wishes import DualQueryWishes
-from dualquery.privacy.budget import Accounting, Budget
+from dualquery.privacy.budget import Accounting, Budget, Neighbours
 from dualquery.privacy.curator import Curator
 from dualquery.privacy.ledger import Ledger
-from dualquery.privacy.neighbours import Neighbours
 from dualquery.queries.random_families import random_conjunctions
 from dualquery.queries.workload import Workload
 from dualquery.randomness import SeededEntropy

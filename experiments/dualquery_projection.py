@@ -14,11 +14,10 @@ import numpy as np
 from matplotlib.figure import Figure
 
 from dualquery.beliefs.euclidean import RecordMixture
-from dualquery.mechanisms.baselines import INDEPENDENT_GAUSSIAN
-from dualquery.mechanisms.dual_query.game import DUAL_QUERY
-from dualquery.mechanisms.least_squares import LEAST_SQUARES
+from dualquery.mechanisms.baselines import INDEPENDENT_GAUSSIAN, LEAST_SQUARES
+from dualquery.mechanisms.dual_query import DUAL_QUERY
 from dualquery.mechanisms.mechanism import AnyMechanism
-from dualquery.mechanisms.projection.game import PROJECTION
+from dualquery.mechanisms.projection import PROJECTION
 from dualquery.privacy.budget import Accounting
 from dualquery.queries.random_families import random_conjunctions
 from experiments import drawing

@@ -8,7 +8,7 @@ from typing import Any
 
 from matplotlib.figure import Figure
 
-from dualquery.mechanisms.dual_query.game import DUAL_QUERY
+from dualquery.mechanisms.dual_query import DUAL_QUERY
 from dualquery.mechanisms.dual_query.parameters import Learning
 from dualquery.privacy.budget import Accounting
 from experiments import drawing

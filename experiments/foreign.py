@@ -23,8 +23,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from dualquery.mechanisms.artefact import BareAnswers
-from dualquery.privacy.budget import Budget
-from dualquery.privacy.neighbours import Neighbours
+from dualquery.privacy.budget import Budget, Neighbours
 from dualquery.queries.families import from_spec, from_texts
 from dualquery.queries.language.formula import Query
 from dualquery.queries.workload import Workload

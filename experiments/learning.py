@@ -24,7 +24,7 @@ from sklearn.linear_model import LogisticRegression
 from sklearn.metrics import roc_auc_score
 from sklearn.preprocessing import OneHotEncoder, StandardScaler
 
-from dualquery.mechanisms.projection.game import PROJECTION
+from dualquery.mechanisms.projection import PROJECTION
 from dualquery.privacy.budget import Accounting, default_delta
 from dualquery.queries.families import from_spec
 from dualquery.table.domain import Categorical, Domain

@@ -24,13 +24,12 @@ import numpy as np
 from matplotlib.figure import Figure
 from numpy.typing import NDArray
 
-from dualquery.counting.counter import MemoryCounter
+from dualquery.counting import MemoryCounter
 from dualquery.mechanisms.linked import LINKED
 from dualquery.mechanisms.mechanism import Task
-from dualquery.privacy.budget import Accounting, Budget
+from dualquery.privacy.budget import Accounting, Budget, Neighbours, PersonAddRemove
 from dualquery.privacy.curator import Curator
 from dualquery.privacy.ledger import Ledger
-from dualquery.privacy.neighbours import Neighbours, PersonAddRemove
 from dualquery.queries.group import Group
 from dualquery.queries.language.formula import Literal, Query, canonical
 from dualquery.queries.language.reader import to_groups

@@ -17,16 +17,15 @@ from matplotlib.ticker import LogLocator, NullLocator
 from numpy.typing import NDArray
 
 from dualquery.beliefs.factored import Factored, Products, RunningAnswers
-from dualquery.counting.counter import MemoryCounter
+from dualquery.counting import MemoryCounter
 from dualquery.mechanisms.baselines import HADAMARD, hadamard
 from dualquery.mechanisms.mechanism import Task
 from dualquery.mechanisms.mwem import MWEM, belief_of, starting
-from dualquery.mechanisms.projection.game import PROJECTION
+from dualquery.mechanisms.projection import PROJECTION
 from dualquery.mechanisms.rounds import replies
-from dualquery.privacy.budget import Accounting, Budget
+from dualquery.privacy.budget import Accounting, Budget, Neighbours
 from dualquery.privacy.curator import Curator
 from dualquery.privacy.ledger import Ledger
-from dualquery.privacy.neighbours import Neighbours
 from dualquery.queries.random_families import ranges
 from dualquery.queries.tables import Tables
 from dualquery.queries.workload import Workload

@@ -18,7 +18,7 @@ from numpy.typing import NDArray
 
 import dualquery
 from dualquery import Accounting, Budget, Neighbours, Release
-from dualquery.counting.counter import MemoryCounter
+from dualquery.counting import MemoryCounter
 from dualquery.counting.opening import ColumnCounter
 from dualquery.interactive.answers import Badge, OnlineAnswer
 from dualquery.interactive.opening import first_release

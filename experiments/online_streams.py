@@ -17,8 +17,8 @@ import numpy as np
 
 from dualquery import Online
 from dualquery.interactive.answers import Badge
+from dualquery.queries.language import between, bit_set, ranked_codes
 from dualquery.queries.language.formula import Literal, Query, canonical
-from dualquery.queries.language.vocabulary import between, bit_set, ranked_codes
 from dualquery.table.domain import Categorical, Domain
 
 Answer = Callable[[str], float]

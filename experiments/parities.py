@@ -10,7 +10,7 @@ from numpy.typing import NDArray
 
 from dualquery.mechanisms.artefact import BareAnswers
 from dualquery.mechanisms.baselines import INDEPENDENT_GAUSSIAN
-from dualquery.mechanisms.dual_query.game import DUAL_QUERY
+from dualquery.mechanisms.dual_query import DUAL_QUERY
 from dualquery.queries.families import marginals, parities
 from dualquery.queries.workload import Workload
 from dualquery.table.records import Records

@@ -11,9 +11,8 @@ from numpy.typing import NDArray
 
 from dualquery.mechanisms.artefact import SyntheticUnits
 from dualquery.mechanisms.error_bars import MOST_ATTRIBUTES
-from dualquery.privacy.budget import Budget
+from dualquery.privacy.budget import Budget, Neighbours
 from dualquery.privacy.conversion import rho_of
-from dualquery.privacy.neighbours import Neighbours
 from dualquery.queries.random_families import Stream, mixed_questions
 from dualquery.queries.tables import Tables, attribute_codes
 from dualquery.releases.make import release

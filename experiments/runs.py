@@ -15,7 +15,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from dualquery.counting.counter import MemoryCounter
+from dualquery.counting import MemoryCounter
 from dualquery.mechanisms.artefact import SyntheticRecords
 from dualquery.mechanisms.dual_query.parameters import (
     Learning,
@@ -26,11 +26,10 @@ from dualquery.mechanisms.dual_query.parameters import (
 )
 from dualquery.mechanisms.mechanism import AnyMechanism, Outcome, Plan, Task, shown
 from dualquery.mechanisms.wishes import DualQueryWishes
-from dualquery.privacy.budget import Accounting, Budget, Spent
+from dualquery.privacy.budget import Accounting, Budget, Neighbours, Spent
 from dualquery.privacy.conversion import epsilon_of
 from dualquery.privacy.curator import Curator
 from dualquery.privacy.ledger import Ledger
-from dualquery.privacy.neighbours import Neighbours
 from dualquery.queries.conjunctions import Conjunctions
 from dualquery.queries.group import NONE
 from dualquery.queries.random_families import random_conjunctions

@@ -15,13 +15,12 @@ from matplotlib.figure import Figure
 
 from dualquery.ledger.books import create
 from dualquery.mechanisms.wishes import MECHANISMS
-from dualquery.privacy.budget import Budget
-from dualquery.privacy.neighbours import Neighbours
+from dualquery.privacy.budget import Budget, Neighbours
 from dualquery.releases.make import release
 from dualquery.releases.release import Release
 from dualquery.releases.series import Series
 from dualquery.table.encoding import decode
-from dualquery.table.periods import Calendar
+from dualquery.table.persons import Calendar
 from dualquery.table.records import Records
 from dualquery.table.schema import Schema
 from experiments.data import Data, kept

@@ -15,7 +15,7 @@ from numpy.typing import NDArray
 from dualquery.mechanisms.wishes import MECHANISMS
 from dualquery.queries.lists import Catalogue, Lists
 from dualquery.queries.workload import Workload
-from dualquery.table.codes import cells_of, codes_table
+from dualquery.table.graph import cells_of, codes_table
 from dualquery.table.records import Records
 from experiments.drawing import legend_below, mean_and_max_dots
 from experiments.harness import Experiment, Point, Rows, Setting, Value, main, mean_by, where

@@ -10,9 +10,8 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from dualquery.privacy.budget import Budget
+from dualquery.privacy.budget import Budget, Neighbours, Sensitivity
 from dualquery.privacy.ledger import smallest_gaussian_scale
-from dualquery.privacy.neighbours import Neighbours, Sensitivity
 from dualquery.privacy.noise import Gaussian
 from dualquery.queries.workload import Workload
 from dualquery.table.domain import Domain, Items

@@ -8,14 +8,13 @@ from itertools import pairwise
 import numpy as np
 from matplotlib.figure import Figure
 
-from dualquery.counting.counter import MemoryCounter
+from dualquery.counting import MemoryCounter
 from dualquery.example import SCHEMA, survey
 from dualquery.mechanisms.mechanism import Task
-from dualquery.mechanisms.projection.game import PROJECTION
-from dualquery.privacy.budget import Accounting
+from dualquery.mechanisms.projection import PROJECTION
+from dualquery.privacy.budget import Accounting, Neighbours
 from dualquery.privacy.curator import Curator
 from dualquery.privacy.ledger import Ledger
-from dualquery.privacy.neighbours import Neighbours
 from dualquery.queries.random_families import random_conjunctions
 from dualquery.randomness import SeededEntropy
 from dualquery.table.encoding import encode

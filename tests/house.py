@@ -4,12 +4,11 @@ from __future__ import annotations
 
 from fractions import Fraction
 
-from dualquery.counting.counter import MemoryCounter
+from dualquery.counting import MemoryCounter
 from dualquery.mechanisms.dual_query.parameters import NO_SLACK, Learning, pays_for
-from dualquery.privacy.budget import Accounting, Budget
+from dualquery.privacy.budget import Accounting, Budget, Neighbours
 from dualquery.privacy.curator import Curator
 from dualquery.privacy.ledger import Ledger
-from dualquery.privacy.neighbours import Neighbours
 from dualquery.randomness import SeededEntropy
 from dualquery.table.database import Database
 from dualquery.table.records import Records

@@ -38,7 +38,15 @@ CPU_SECONDS = 45
 
 # The tests that know a module. Others may kill a mutant, too (--all): this counts too few, not too many.
 FIRST = {
-    "budget": ("test_edges", "test_rounding", "test_budget", "test_ledger"),
+    "budget": (
+        "test_neighbours",
+        "test_edges",
+        "test_rounding",
+        "test_budget",
+        "test_persons",
+        "test_statistics",
+        "test_ledger",
+    ),
     "conversion": ("test_edges", "test_rounding", "test_proofs", "test_ledger", "test_several_records"),
     "curator": ("test_curator", "test_exceeds"),
     "events": ("test_rounding", "test_several_records", "test_ledger", "test_edges"),
@@ -57,12 +65,11 @@ FIRST = {
         "test_rounding",
         "test_fires",
         "test_several_records",
+        "test_prices",
         "test_ledger",
         "test_edges",
     ),
-    "neighbours": ("test_neighbours", "test_edges", "test_persons", "test_statistics"),
     "noise": ("test_edges", "test_rounding", "test_noise"),
-    "prices": ("test_edges", "test_rounding", "test_prices"),
     "scores": ("test_selection_bounds", "test_rounding", "test_proofs", "test_statistics"),
     "selection": ("test_edges", "test_selection_bounds", "test_selection", "test_rounding"),
     "thresholds": ("test_edges", "test_exceeds", "test_sparse_vector", "test_whole_tables", "test_hazard"),

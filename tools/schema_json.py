@@ -13,7 +13,7 @@ from typing import Any
 from dualquery.table.columns import KEYS
 from dualquery.table.dates import PERIODS
 from dualquery.table.numbers import Spread
-from dualquery.table.periods import CALENDARS
+from dualquery.table.persons import CALENDARS
 
 TEXT = {"type": "string"}
 TEXTS = {"type": "array", "items": TEXT}

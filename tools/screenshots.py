@@ -105,8 +105,8 @@ def a_desk(people: int) -> Iterator[str]:
     import pyarrow.csv
     import uvicorn
 
+    from dualquery.desk import bound
     from dualquery.desk.app import Desk, application
-    from dualquery.desk.run import bound
 
     with tempfile.TemporaryDirectory() as place:
         folder = Path(place) / "survey-2025"

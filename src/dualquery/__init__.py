@@ -33,7 +33,7 @@ if TYPE_CHECKING:  # every public name and its home, for whoever checks types an
         SchemaError as SchemaError,
     )
     from dualquery.example import Example as Example
-    from dualquery.kinds.kind import Kind as Kind, Stored as Stored
+    from dualquery.kinds import Kind as Kind, Stored as Stored
     from dualquery.mechanisms.artefact import (
         Artefact as Artefact, BareAnswers as BareAnswers, SyntheticRecords as SyntheticRecords,
     )
@@ -46,7 +46,7 @@ if TYPE_CHECKING:  # every public name and its home, for whoever checks types an
     from dualquery.plots import Figure as Figure
     from dualquery.privacy.budget import Accounting as Accounting, Budget as Budget, default_delta as default_delta
     from dualquery.privacy.curator import Curator as Curator
-    from dualquery.privacy.neighbours import (
+    from dualquery.privacy.budget import (
         Neighbours as Neighbours, PersonAddRemove as PersonAddRemove, PersonReplace as PersonReplace,
     )
     from dualquery.privacy.noise import Noise as Noise
@@ -60,7 +60,7 @@ if TYPE_CHECKING:  # every public name and its home, for whoever checks types an
     from dualquery.releases.evaluate import (
         Comparison as Comparison, Evaluation as Evaluation, compare as compare, evaluate as evaluate,
     )
-    from dualquery.releases.fitted import fit as fit
+    from dualquery.releases.refit import fit as fit
     from dualquery.releases.make import release as release
     from dualquery.releases.plan import plan as plan
     from dualquery.releases.private_draft import draft_plan as draft_plan, private_draft as private_draft
@@ -96,7 +96,7 @@ __all__ = ["__version__", *sorted(_HOMES)]
 
 # The kinds of tables, which modules look up that stand below them.
 KINDS.homes.update(
-    records="dualquery.kinds.records:RECORDS",
+    records="dualquery.kinds:RECORDS",
     graph="dualquery.kinds.special:GRAPH",
     points="dualquery.kinds.special:POINTS",
     codes="dualquery.kinds.special:CODES",

@@ -11,9 +11,8 @@ import numpy as np
 import pytest
 from scipy.stats import beta
 
-from dualquery.audits import audit as auditing
-from dualquery.audits import curator
-from dualquery.audits.audit import all_cases, audit, chosen_cases
+from dualquery import audits as auditing
+from dualquery.audits import all_cases, audit, chosen_cases, curator
 from dualquery.audits.case import (
     ALONE,
     DUPLICATES,

@@ -13,8 +13,8 @@ from typing import Any
 import numpy as np
 import pytest
 
-from dualquery.audits import audit as auditing
-from dualquery.audits.audit import audit, slot_session
+from dualquery import audits as auditing
+from dualquery.audits import audit, slot_session
 from dualquery.audits.case import ALONE, REPLACED, Case, Verdict
 from dualquery.audits.curator import exact_hazard
 from dualquery.errors import BudgetError

@@ -6,11 +6,11 @@ from fractions import Fraction
 
 import pytest
 
-from dualquery.audits.audit import all_cases, audit
+from dualquery.audits import all_cases, audit
 from dualquery.audits.case import Case, Verdict
 from dualquery.mechanisms.wishes import MECHANISMS
-from dualquery.privacy.neighbours import Neighbours, Sensitivity
-from dualquery.queries.countable import Bound
+from dualquery.privacy.budget import Neighbours, Sensitivity
+from dualquery.queries.statistics import Bound
 
 SEED = 2014
 STATISTICS = (

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from dualquery.audits.audit import audit
+from dualquery.audits import audit
 from dualquery.audits.case import Verdict
 from tests.audits.twins import HONEST, TWINS, Twin
 

@@ -14,18 +14,17 @@ import numpy as np
 import pyarrow as pa
 import pytest
 
-from dualquery.audits import audit as auditing
+from dualquery import audits as auditing
 from dualquery.audits import curator, releases
 from dualquery.audits.case import ALONE, BITS, DUPLICATES, REPLACED, Case, Claim, Pair, Sampled, Sampler
 from dualquery.audits.curator import exact_hazard, exact_selection
 from dualquery.counting import opening
 from dualquery.errors import BudgetError
-from dualquery.mechanisms.dual_query import game as dual_query_game
+from dualquery.mechanisms import dual_query as dual_query_game
 from dualquery.mechanisms.wishes import MECHANISMS
-from dualquery.privacy.budget import Accounting
+from dualquery.privacy.budget import Accounting, Neighbours
 from dualquery.privacy.curator import Curator
 from dualquery.privacy.ledger import Ledger
-from dualquery.privacy.neighbours import Neighbours
 from dualquery.privacy.noise import Gaussian, Laplace, discrete_gaussian, discrete_laplace
 from dualquery.privacy.scores import SignedErrors, selection_event
 from dualquery.privacy.selection import draw
@@ -34,7 +33,7 @@ from dualquery.queries.derived import number_of_records
 from dualquery.queries.tables import Tables
 from dualquery.randomness import SeededEntropy
 from dualquery.releases import make
-from dualquery.table import linking
+from dualquery.table import units
 from dualquery.table.encoding import encode
 from dualquery.table.schema import Schema
 
@@ -243,20 +242,20 @@ def a_reader_that_swallows(patch: Patch) -> None:
 
 def others_decide_who_stays(patch: Patch) -> None:
     """Where one household has more persons than count, every other keeps its first person alone."""
-    honest = linking.places_of
+    honest = units.places_of
 
     def places_of(owner: Any) -> Any:
         places = honest(owner)
         return places * (1 if places.max() < 4 else 4)
 
-    patch.setattr(linking, "places_of", places_of)
+    patch.setattr(units, "places_of", places_of)
 
 
 def households(large: bool) -> Any:
     """Nine couples, and perhaps a household of five, of whom four count."""
     houses = [*range(9), *([9] if large else [])]
     persons = [*(house for house in range(9) for _ in range(2)), *([9] * 5 if large else [])]
-    return linking.units_in(
+    return units.units_in(
         {
             "house": pa.table({"hh": houses, "region": ["east"] * len(houses)}),
             "person": pa.table({"hh": persons, "age": ["old"] * len(persons)}),

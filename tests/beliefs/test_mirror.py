@@ -19,7 +19,7 @@ from dualquery.beliefs.multiplicative_weights import (
     StepSize,
 )
 from dualquery.errors import DualQueryError
-from dualquery.game.play import Heard, TableQuery
+from dualquery.game import Heard, TableQuery
 from dualquery.queries.families import from_spec, from_texts
 from dualquery.queries.workload import Workload
 from dualquery.table.domain import Categorical, Domain, Items

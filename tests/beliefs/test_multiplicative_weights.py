@@ -22,7 +22,7 @@ from dualquery.beliefs.multiplicative_weights import (
     nearest_probabilities,
     update,
 )
-from dualquery.game.play import Heard, LearningDataPlayer, TableQuery, Transcript
+from dualquery.game import Heard, LearningDataPlayer, TableQuery, Transcript
 from dualquery.table.domain import Categorical, Domain
 
 DOMAIN = Domain(

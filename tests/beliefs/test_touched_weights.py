@@ -6,10 +6,10 @@ import numpy as np
 import pytest
 
 from dualquery.beliefs.universes import TouchedLists, TouchedWeights
-from dualquery.game.play import Heard
+from dualquery.game import Heard
 from dualquery.queries.lists import Catalogue, Lists
 from dualquery.queries.workload import Workload
-from dualquery.table.codes import codes_table
+from dualquery.table.graph import codes_table
 
 
 def test_implicit_is_explicit() -> None:

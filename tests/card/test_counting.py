@@ -6,11 +6,11 @@ import numpy as np
 import pytest
 
 import dualquery.counting.cuda as engine
-from dualquery.counting.counter import CPU, counted_by
+from dualquery.counting import CPU, counted_by
 from dualquery.counting.cuda import Cuda, counted_here, tile_for
 from dualquery.queries.conjunctions import Conjunctions, Parities
-from dualquery.queries.countable import underlying
 from dualquery.queries.random_families import random_literals
+from dualquery.queries.statistics import underlying
 from dualquery.queries.tables import Tables
 from dualquery.table.domain import Categorical, Domain, Items
 from dualquery.table.records import Records

@@ -30,18 +30,15 @@ from dualquery.queries.binary import (
     SecondMoments,
 )
 from dualquery.queries.conjunctions import Conjunctions, Parities
-from dualquery.queries.countable import Countable
 from dualquery.queries.cuts import Cuts
 from dualquery.queries.distances import DistanceSums, Knots
 from dualquery.queries.group import NONE
 from dualquery.queries.lists import Lists, NamedCells
-from dualquery.queries.statistics import BinSums, CoarseEdges, SortedCells, TextCounts
+from dualquery.queries.statistics import BinSums, CoarseEdges, Countable, SortedCells, TextCounts
 from dualquery.queries.tables import Tables
 from dualquery.queries.views import MOST_PAIRED, WHOLE, OverUnits, Tallies, ViewTables
-from dualquery.table.codes import cells_of
-from dualquery.table.graph import Graph
-from dualquery.table.places import HALF
-from dualquery.table.records import Records
+from dualquery.table.graph import Graph, cells_of
+from dualquery.table.records import HALF, Records
 from dualquery.table.units import Units
 from dualquery.types import Integers, Words
 

@@ -9,11 +9,10 @@ import pyarrow.parquet
 import pytest
 
 import dualquery
-from dualquery.counting.counter import Counter, MemoryCounter, SpilledCounter
+from dualquery.counting import Counter, MemoryCounter, SpilledCounter
 from dualquery.counting.opening import ColumnCounter, on_disk
 from dualquery.errors import DualQueryError
-from dualquery.privacy.budget import Accounting, Budget
-from dualquery.privacy.neighbours import Neighbours
+from dualquery.privacy.budget import Accounting, Budget, Neighbours
 from dualquery.queries import kept_columns
 from dualquery.queries.families import from_spec, from_texts
 from dualquery.queries.kept_columns import KeptColumns

@@ -5,8 +5,8 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from dualquery.counting.counter import CPU, MemoryCounter, SpilledCounter, counted_by
-from dualquery.queries.countable import Countable, Derived, Together, underlying
+from dualquery.counting import CPU, MemoryCounter, SpilledCounter, counted_by
+from dualquery.queries.statistics import Countable, Derived, Together, underlying
 from dualquery.table.records import Records
 from tests.counting.reference import Reference, contribution
 from tests.privacy.test_statistics import QUERIES, STATISTICS, Case, classes_with, records_of, universe_of

@@ -15,9 +15,9 @@ import pyarrow.parquet
 import pytest
 
 from dualquery.cli import run
-from dualquery.counting.counter import MemoryCounter
+from dualquery.counting import MemoryCounter, is_spark_frame
 from dualquery.counting.opening import open_counter
-from dualquery.counting.spark import SparkCounter, is_spark_frame
+from dualquery.counting.spark import SparkCounter
 from dualquery.errors import DataError, DualQueryError
 from dualquery.queries.distances import distances_to
 from dualquery.queries.families import from_spec
@@ -128,8 +128,7 @@ def test_persons_are_brought_together_before_their_records_are_limited(
 def test_a_release_from_a_spark_frame_is_that_of_the_table(
     session: Any, table: pa.Table, folder: Path
 ) -> None:
-    from dualquery.privacy.budget import Accounting, Budget
-    from dualquery.privacy.neighbours import Neighbours
+    from dualquery.privacy.budget import Accounting, Budget, Neighbours
 
     budget = Budget(epsilon=1.0, delta=1e-6, neighbours=Neighbours.REPLACE, accounting=Accounting.ZCDP)
     made = [

@@ -12,7 +12,7 @@ import psutil
 import pyarrow as pa
 import pytest
 
-from dualquery.counting.counter import MemoryCounter
+from dualquery.counting import MemoryCounter
 from dualquery.counting.spark import SparkCounter, open_session
 from dualquery.queries.families import from_spec
 from dualquery.table.encoding import encode

@@ -12,11 +12,10 @@ import pyarrow.csv
 import pyarrow.parquet
 import pytest
 
-from dualquery.counting.counter import MemoryCounter, SpilledCounter
+from dualquery.counting import MemoryCounter, SpilledCounter
 from dualquery.counting.opening import block_rows, open_counter
 from dualquery.errors import DataError
-from dualquery.privacy.budget import Accounting, Budget
-from dualquery.privacy.neighbours import Neighbours
+from dualquery.privacy.budget import Accounting, Budget, Neighbours
 from dualquery.queries.binary import HeldPairs
 from dualquery.queries.families import from_spec
 from dualquery.releases.make import release

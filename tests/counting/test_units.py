@@ -9,7 +9,7 @@ import numpy as np
 import pandas as pd
 import pytest
 
-from dualquery.counting.counter import Counter, MemoryCounter, SpilledUnits
+from dualquery.counting import Counter, MemoryCounter, SpilledUnits
 from dualquery.counting.opening import open_counter, told_of_dropped, true_digest
 from dualquery.queries.derived import number_of_records
 from dualquery.queries.families import from_texts

@@ -17,8 +17,8 @@ import pytest
 import uvicorn
 
 from dualquery import example
+from dualquery.desk import bound
 from dualquery.desk.app import Desk, application
-from dualquery.desk.run import bound
 
 KEY = "0123456789abcdef"
 

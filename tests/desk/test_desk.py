@@ -16,22 +16,23 @@ import typer.main
 import dualquery
 from dualquery.cli import run as cli
 from dualquery.cli.app import app
-from dualquery.desk import columns, commands
+from dualquery.desk import bound, columns, commands, shown_by_browser
 from dualquery.desk.columns import Edited, EditedSchema
 from dualquery.desk.commands import (
     ACCEPT,
+    DeskJob,
+    Jobs,
     Released,
     WantedDraft,
     WantedLedger,
     WantedPrivateDraft,
     WantedTable,
+    written,
 )
-from dualquery.desk.jobs import DeskJob, Jobs, written
-from dualquery.desk.run import bound, shown_by_browser
 from dualquery.errors import DualQueryError, SchemaError
 from dualquery.releases.certificate import Certificate
 from dualquery.releases.seal import sealed
-from dualquery.service.limits import ProblemError
+from dualquery.service.settings import ProblemError
 from dualquery.table.draft import schema_draft
 from dualquery.table.schema import DRAFT_LINE, MARK, parse_schema
 from tests.desk.conftest import KEY, Sitting

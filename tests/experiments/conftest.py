@@ -15,7 +15,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from dualquery.pool import limited
+from dualquery.loops import limited
 from dualquery.table.domain import Categorical, Items, Numeric
 from dualquery.table.schema import read_schema
 from experiments.data import FILES, SCHEMAS, Data

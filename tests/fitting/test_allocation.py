@@ -12,10 +12,9 @@ from dualquery.mechanisms import shares as sharing
 from dualquery.mechanisms.mechanism import Task
 from dualquery.mechanisms.projection.tables import cells_within, expectation, plan_tables
 from dualquery.mechanisms.shares import closure, squared_sensitivity
-from dualquery.privacy.budget import Accounting, Budget
+from dualquery.privacy.budget import RELATIONS, Accounting, Budget, Neighbours, PersonAddRemove, PersonReplace
 from dualquery.privacy.conversion import rho_of
 from dualquery.privacy.ledger import Ledger
-from dualquery.privacy.neighbours import RELATIONS, Neighbours, PersonAddRemove, PersonReplace
 from dualquery.queries.families import from_texts, marginals, parities
 from dualquery.queries.random_families import random_conjunctions
 from dualquery.queries.tables import Tables

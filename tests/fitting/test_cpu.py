@@ -7,10 +7,9 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from dualquery.compiled import LANES, add_up, four_sums, njit
 from dualquery.fitting.cpu import COMPILED, GUMBEL, LOGISTIC, binary_passes, spread, table_passes, views_of
 from dualquery.fitting.fitter import ItemTargets, Targets
-from dualquery.pool import limited
+from dualquery.loops import LANES, add_up, four_sums, limited, njit
 from tests.fitting.reference import ReferenceFitter
 
 PASSES = 60  # of best responses; rows come to rest long before

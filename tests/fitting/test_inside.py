@@ -10,12 +10,11 @@ import pytest
 from dualquery.fitting.copula import _ndtri, hidden_normals
 from dualquery.fitting.inside import inside, likeliest_spread, placed, tilted
 from dualquery.fitting.measured import Measured, Numbers
-from dualquery.pool import limited
+from dualquery.loops import limited
 from dualquery.queries.statistics import BinSums
 from dualquery.table.domain import Categorical, Domain, Numeric
 from dualquery.table.encoding import decode, encode
-from dualquery.table.places import MOST, widths_of
-from dualquery.table.records import Records
+from dualquery.table.records import MOST, Records, widths_of
 
 DOMAIN = Domain(
     (

@@ -13,9 +13,8 @@ from dualquery.fitting.public_units import PublicUnits, WeighedUnits
 from dualquery.fitting.reweighting import Weighed
 from dualquery.mechanisms.linked import LINKED
 from dualquery.mechanisms.mechanism import Outcome, Task
-from dualquery.privacy.budget import Accounting, Budget
+from dualquery.privacy.budget import Accounting, Budget, Neighbours
 from dualquery.privacy.ledger import Ledger
-from dualquery.privacy.neighbours import Neighbours
 from dualquery.queries.tables import Tables, centred
 from dualquery.queries.views import WHOLE, Tallies, View, ViewTables
 from dualquery.queries.workload import Workload

@@ -9,8 +9,8 @@ from itertools import islice
 import numpy as np
 import pytest
 
-from dualquery.counting.counter import MemoryCounter
-from dualquery.game.play import (
+from dualquery.counting import MemoryCounter
+from dualquery.game import (
     BestResponseDataPlayer,
     Challenge,
     LearningDataPlayer,
@@ -18,16 +18,10 @@ from dualquery.game.play import (
     play,
     played,
 )
-from dualquery.game.query_players import (
-    PARTS,
-    BestResponseQueryPlayer,
-    LearningQueryPlayer,
-    net_weights,
-)
-from dualquery.privacy.budget import Accounting, Budget
+from dualquery.game.query_players import PARTS, BestResponseQueryPlayer, LearningQueryPlayer, net_weights
+from dualquery.privacy.budget import Accounting, Budget, Neighbours
 from dualquery.privacy.curator import Curator
 from dualquery.privacy.events import GaussianMeasurement
-from dualquery.privacy.neighbours import Neighbours
 from dualquery.privacy.noise import Gaussian
 from dualquery.privacy.scores import SignedErrors, selection_event
 from dualquery.privacy.selection import Rate, Selected

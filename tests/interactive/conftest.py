@@ -12,7 +12,7 @@ import pytest
 import dualquery
 from dualquery import Accounting, Budget, Neighbours, Online, Release
 from dualquery.interactive.opening import first_release
-from dualquery.pool import limited
+from dualquery.loops import limited
 from dualquery.table.domain import Categorical, Domain, Numeric
 from dualquery.table.records import Records
 

@@ -7,11 +7,11 @@ import pytest
 
 import dualquery
 from dualquery import Budget, example
-from dualquery.counting.counter import MemoryCounter
+from dualquery.counting import MemoryCounter
 from dualquery.counting.opening import true_digest
 from dualquery.errors import LedgerError, QueryError
+from dualquery.interactive import MemoryJournal
 from dualquery.interactive.answers import Published
-from dualquery.interactive.journal import MemoryJournal
 from dualquery.queries.families import from_texts
 from dualquery.table.database import Database
 from dualquery.table.schema import parse_schema

@@ -9,8 +9,8 @@ import pytest
 
 import dualquery
 from dualquery import Domain, Items, QueryError
+from dualquery.interactive import Fired, MemoryJournal
 from dualquery.interactive.answers import Badge
-from dualquery.interactive.journal import Fired, MemoryJournal
 from dualquery.queries.question import MOST_CELLS, UNIT, QuestionReader, numbers_text, read_numbers
 from dualquery.table.records import Records
 from tests.interactive.conftest import BUDGET, DOMAIN, ROWS, records, release_of

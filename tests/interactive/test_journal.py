@@ -10,8 +10,7 @@ import pytest
 
 import dualquery
 from dualquery import BudgetError, LedgerError, Online
-from dualquery.interactive.answers import Badge
-from dualquery.interactive.journal import (
+from dualquery.interactive import (
     KINDS,
     Answered,
     Bought,
@@ -31,6 +30,7 @@ from dualquery.interactive.journal import (
     read,
     written,
 )
+from dualquery.interactive.answers import Badge
 from dualquery.interactive.opening import first_release
 from dualquery.table.records import Records
 from tests.interactive.conftest import BUDGET, DOMAIN, records, release_of

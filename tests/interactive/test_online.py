@@ -13,8 +13,8 @@ import pytest
 import dualquery
 from dualquery import Accounting, Budget, BudgetError, LedgerError, Neighbours, PersonReplace, QueryError
 from dualquery.errors import DualQueryError
+from dualquery.interactive import Answered, Closed, Fired, MemoryJournal, Prepaid, Reopened
 from dualquery.interactive.answers import Badge
-from dualquery.interactive.journal import Answered, Closed, Fired, MemoryJournal, Prepaid, Reopened
 from dualquery.interactive.rule import OnlineRule
 from dualquery.privacy.conversion import units
 from dualquery.randomness import SeededEntropy

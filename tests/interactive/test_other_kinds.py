@@ -12,17 +12,15 @@ import pytest
 
 import dualquery
 from dualquery import Budget, BudgetError, DualQueryError, Online, QueryError, Release
-from dualquery.interactive import opening
+from dualquery.interactive import Answered, Fired, MemoryJournal, Prepaid, Serving, opening
 from dualquery.interactive.answers import Badge
-from dualquery.interactive.journal import Answered, Fired, MemoryJournal, Prepaid, Serving
 from dualquery.interactive.opening import first_release
-from dualquery.kinds.kind import kind_named
+from dualquery.kinds import kind_named
 from dualquery.queries.families import from_texts
 from dualquery.queries.group import NotProducts
 from dualquery.queries.question import QuestionReader
-from dualquery.table.codes import codes_table
 from dualquery.table.encoding import encode
-from dualquery.table.graph import graph_of
+from dualquery.table.graph import codes_table, graph_of
 from dualquery.table.points import GRID, Coordinate, Points
 from dualquery.table.records import Records
 from tests.interactive.conftest import BUDGET

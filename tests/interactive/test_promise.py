@@ -11,8 +11,8 @@ import pytest
 import dualquery
 from dualquery import Budget, BudgetError, Neighbours, Online
 from dualquery.beliefs.weighted_rows import WholeUniverse
+from dualquery.interactive import Fired, MemoryJournal
 from dualquery.interactive.answers import Badge
-from dualquery.interactive.journal import Fired, MemoryJournal
 from dualquery.interactive.rule import OnlineRule
 from dualquery.queries.families import from_texts
 from dualquery.table.domain import Categorical, Domain

@@ -13,8 +13,8 @@ import dualquery
 from dualquery import Budget, DataError, DualQueryError, Neighbours, QueryError, Release, SchemaError
 from dualquery.beliefs.graphs import CutMatrix
 from dualquery.cli import run as run_command
-from dualquery.counting.counter import MemoryCounter, SpilledCounter
-from dualquery.game.play import Heard
+from dualquery.counting import MemoryCounter, SpilledCounter
+from dualquery.game import Heard
 from dualquery.mechanisms.cuts import COARSENINGS, excess
 from dualquery.mechanisms.graphs import RectangleGraph
 from dualquery.mechanisms.mechanism import Task

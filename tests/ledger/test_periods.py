@@ -24,7 +24,7 @@ from dualquery.privacy.budget import Accounting
 from dualquery.privacy.conversion import UNITS
 from dualquery.releases.sentences import promise
 from dualquery.releases.verify import audit
-from dualquery.table.periods import Calendar
+from dualquery.table.persons import Calendar
 from dualquery.table.schema import parse_schema
 from tests import house
 

@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 from dualquery.errors import BudgetError, QueryError
-from dualquery.game.play import Heard, TableQuery
+from dualquery.game import Heard, TableQuery
 from dualquery.mechanisms.artefact import BareAnswers, SyntheticRecords
 from dualquery.mechanisms.baselines import (
     HADAMARD,
@@ -19,9 +19,8 @@ from dualquery.mechanisms.baselines import (
     joined,
 )
 from dualquery.mechanisms.mechanism import AnyMechanism, Outcome, Task
-from dualquery.privacy.budget import Accounting, Budget
+from dualquery.privacy.budget import Accounting, Budget, Neighbours
 from dualquery.privacy.ledger import Ledger
-from dualquery.privacy.neighbours import Neighbours
 from dualquery.queries.families import from_spec
 from dualquery.queries.random_families import ranges
 from dualquery.queries.workload import Workload

@@ -15,7 +15,7 @@ from dualquery.fitting.measured import MeasuredTables
 from dualquery.fitting.public_rows import PublicRows
 from dualquery.fitting.shrink import points, shrunk
 from dualquery.mechanisms.mechanism import Task, shown
-from dualquery.mechanisms.projection.game import PROJECTION
+from dualquery.mechanisms.projection import PROJECTION
 from dualquery.mechanisms.projection.small import (
     FAINT,
     SHARE_OF_TEST,
@@ -34,9 +34,8 @@ from dualquery.mechanisms.projection.small import (
 from dualquery.mechanisms.projection.tables import ByTables
 from dualquery.mechanisms.shares import known_at_first, relative_sensitivity, unit_variance
 from dualquery.mechanisms.wishes import ProjectionWishes
-from dualquery.privacy.budget import Accounting, Budget
+from dualquery.privacy.budget import RELATIONS, Accounting, Budget, Neighbours, person_relations
 from dualquery.privacy.ledger import Ledger
-from dualquery.privacy.neighbours import RELATIONS, Neighbours, person_relations
 from dualquery.queries.derived import Misfits, misfit_bound
 from dualquery.queries.families import from_texts, marginals
 from dualquery.queries.tables import Tables, centred

@@ -10,11 +10,11 @@ import pytest
 
 from dualquery.beliefs.multiplicative_weights import Schedule, StepSize
 from dualquery.beliefs.universes import SignedMonomials
-from dualquery.counting.counter import MemoryCounter
+from dualquery.counting import MemoryCounter
 from dualquery.errors import DualQueryError
-from dualquery.game.play import Heard
-from dualquery.kinds.kind import choose
-from dualquery.mechanisms.artefact import BareAnswers
+from dualquery.game import Heard
+from dualquery.kinds import choose
+from dualquery.mechanisms.artefact import BareAnswers, MeasuredParities, SignedRows
 from dualquery.mechanisms.mechanism import Outcome, Task
 from dualquery.mechanisms.monomials import (
     chebyshev_degree,
@@ -26,12 +26,10 @@ from dualquery.mechanisms.monomials import (
 )
 from dualquery.mechanisms.parities import shrunk, towards_zero
 from dualquery.mechanisms.wishes import MECHANISMS
-from dualquery.privacy.budget import Accounting, Budget
+from dualquery.privacy.budget import Accounting, Budget, Neighbours
 from dualquery.privacy.curator import Curator
 from dualquery.privacy.ledger import Ledger
-from dualquery.privacy.neighbours import Neighbours
 from dualquery.queries.families import attributes_of_disjunctions, disjunctions, from_spec, from_texts
-from dualquery.queries.signed_rows import MeasuredParities, SignedRows
 from dualquery.queries.workload import Workload
 from dualquery.randomness import SeededEntropy
 from dualquery.table.domain import Categorical, Domain, Items

@@ -9,14 +9,14 @@ import numpy as np
 import pytest
 
 import dualquery
-from dualquery.counting.counter import MemoryCounter
+from dualquery.counting import MemoryCounter
 from dualquery.errors import BudgetError, DualQueryError
-from dualquery.game.play import Challenge
-from dualquery.mechanisms.dual_query import game, rehearsal
-from dualquery.mechanisms.dual_query.density import Density, uniform
-from dualquery.mechanisms.dual_query.game import DUAL_QUERY, clauses_of, dual_query, search_oracle
+from dualquery.game import Challenge
+from dualquery.mechanisms import dual_query as game
+from dualquery.mechanisms.dual_query import DUAL_QUERY, clauses_of, dual_query, rehearsal, search_oracle
 from dualquery.mechanisms.dual_query.parameters import (
     ROUNDS_MOST,
+    Density,
     Learning,
     dual_query_pure,
     dual_query_rho,
@@ -24,15 +24,15 @@ from dualquery.mechanisms.dual_query.parameters import (
     from_theory,
     rate_of,
     round_steps,
+    uniform,
 )
 from dualquery.mechanisms.mechanism import Task, affordable, shown
 from dualquery.mechanisms.wishes import DualQueryWishes
-from dualquery.oracles.clauses import value
+from dualquery.oracles import value
 from dualquery.oracles.program import Solver
-from dualquery.privacy.budget import Accounting
+from dualquery.privacy.budget import RELATIONS, Accounting
 from dualquery.privacy.curator import Curator
 from dualquery.privacy.ledger import Ledger
-from dualquery.privacy.neighbours import RELATIONS
 from dualquery.queries.families import from_spec, from_texts, marginals, parities
 from dualquery.queries.random_families import random_conjunctions
 from dualquery.randomness import SeededEntropy

@@ -18,11 +18,10 @@ from dualquery.mechanisms.dual_query.parameters import (
     dual_query_pure,
     dual_query_rho,
 )
-from dualquery.privacy.budget import Accounting
+from dualquery.privacy.budget import RELATIONS, Accounting, Neighbours
 from dualquery.privacy.conversion import epsilon_of
 from dualquery.privacy.events import Event, Selection
 from dualquery.privacy.ledger import Ledger
-from dualquery.privacy.neighbours import RELATIONS, Neighbours
 from tests import house
 from tests.house import largest_rounds
 

@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 from scipy.stats import t as student
 
-from dualquery.counting.counter import MemoryCounter
+from dualquery.counting import MemoryCounter
 from dualquery.fitting.fitter import REPLICAS
 from dualquery.fitting.prior import Trust
 from dualquery.mechanisms import error_bars
@@ -29,11 +29,10 @@ from dualquery.mechanisms.error_bars import (
     tables_drawn,
 )
 from dualquery.mechanisms.mechanism import Outcome, Task
-from dualquery.mechanisms.projection.game import PROJECTION
-from dualquery.privacy.budget import Accounting, Budget
+from dualquery.mechanisms.projection import PROJECTION
+from dualquery.privacy.budget import Accounting, Budget, Neighbours
 from dualquery.privacy.curator import Curator
 from dualquery.privacy.ledger import Ledger
-from dualquery.privacy.neighbours import Neighbours
 from dualquery.queries.families import marginals
 from dualquery.queries.group import NONE
 from dualquery.queries.random_families import Stream, mixed_questions, random_conjunctions

@@ -7,8 +7,7 @@ import pytest
 
 from dualquery.fitting.measured import Measured, Numbers
 from dualquery.mechanisms.error_bars import BAR
-from dualquery.mechanisms.floors import floors
-from dualquery.mechanisms.item_floors import ITEMS, PAIRS, UNSEEN, Baskets
+from dualquery.mechanisms.floors import ITEMS, PAIRS, UNSEEN, Baskets, floors
 from dualquery.queries.families import from_texts
 from dualquery.table.domain import Domain, Items
 from dualquery.table.records import Records

@@ -9,12 +9,10 @@ import pytest
 
 from dualquery.errors import BudgetError, DualQueryError
 from dualquery.mechanisms.artefact import SyntheticRecords
-from dualquery.mechanisms.baselines import INDEPENDENT_GAUSSIAN
-from dualquery.mechanisms.least_squares import LEAST_SQUARES
+from dualquery.mechanisms.baselines import INDEPENDENT_GAUSSIAN, LEAST_SQUARES
 from dualquery.mechanisms.mechanism import AnyMechanism, Outcome, Task
-from dualquery.privacy.budget import Accounting, Budget
+from dualquery.privacy.budget import Accounting, Budget, Neighbours
 from dualquery.privacy.ledger import Ledger
-from dualquery.privacy.neighbours import Neighbours
 from dualquery.queries.families import from_spec
 from dualquery.table.domain import Domain, Items
 from dualquery.table.records import Records

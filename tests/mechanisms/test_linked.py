@@ -14,11 +14,10 @@ from dualquery.mechanisms.error_bars import BAR
 from dualquery.mechanisms.floors import HANGING, LEFT, hanging_more
 from dualquery.mechanisms.linked import LINKED
 from dualquery.mechanisms.mechanism import Outcome, Plan, Task
-from dualquery.mechanisms.projection.game import PROJECTION
-from dualquery.privacy.budget import Accounting, Budget
+from dualquery.mechanisms.projection import PROJECTION
+from dualquery.privacy.budget import RELATIONS, Accounting, Budget, Neighbours
 from dualquery.privacy.events import GaussianMeasurement
 from dualquery.privacy.ledger import Ledger
-from dualquery.privacy.neighbours import RELATIONS, Neighbours
 from dualquery.queries.language.units import groups_of
 from dualquery.queries.tables import Tables
 from dualquery.queries.views import OverUnits, View, ViewTables

@@ -9,21 +9,20 @@ import pyarrow as pa
 import pytest
 
 import dualquery
-from dualquery.counting.counter import MemoryCounter
+from dualquery.counting import MemoryCounter
 from dualquery.errors import DataError, DualQueryError, QueryError, SchemaError
 from dualquery.mechanisms.lists import CellFractions, told_counts
 from dualquery.mechanisms.mechanism import Outcome, Task
 from dualquery.mechanisms.wishes import MECHANISMS
-from dualquery.privacy.budget import Accounting, Budget
+from dualquery.privacy.budget import Accounting, Budget, Neighbours
 from dualquery.privacy.curator import Curator
 from dualquery.privacy.ledger import Ledger
-from dualquery.privacy.neighbours import Neighbours
 from dualquery.queries.families import from_spec, from_texts
 from dualquery.queries.lists import Lists, lists_of, lookups_of, record_cells
 from dualquery.queries.workload import Workload
 from dualquery.randomness import SeededEntropy
 from dualquery.releases.make import release
-from dualquery.table.codes import codes_table
+from dualquery.table.graph import codes_table
 from dualquery.table.records import Records
 from dualquery.table.schema import Schema, parse_schema, schema_text
 from dualquery.types import silent

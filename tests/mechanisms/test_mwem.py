@@ -12,9 +12,8 @@ import pytest
 from dualquery.beliefs.factored import Factored
 from dualquery.errors import BudgetError, DualQueryError, QueryError
 from dualquery.mechanisms.artefact import SyntheticRecords
-from dualquery.mechanisms.mechanism import Outcome, Task
+from dualquery.mechanisms.mechanism import Outcome, Task, last
 from dualquery.mechanisms.mwem import MWEM, automatic_rounds, belief_of, parameters_of
-from dualquery.mechanisms.outcomes import last
 from dualquery.mechanisms.rounds import (
     AskedQueries,
     AskedTables,
@@ -25,10 +24,9 @@ from dualquery.mechanisms.rounds import (
     usual_kind,
 )
 from dualquery.mechanisms.wishes import MwemWishes
-from dualquery.privacy.budget import Accounting, Budget
+from dualquery.privacy.budget import RELATIONS, Accounting, Budget, Neighbours
 from dualquery.privacy.events import GaussianMeasurement, LaplaceMeasurement, Selection
 from dualquery.privacy.ledger import Ledger
-from dualquery.privacy.neighbours import RELATIONS, Neighbours
 from dualquery.privacy.noise import Laplace
 from dualquery.privacy.scores import FINE
 from dualquery.privacy.selection import SLACK

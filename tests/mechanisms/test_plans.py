@@ -11,24 +11,23 @@ from typing import Any
 import numpy as np
 import pytest
 
-from dualquery.counting.counter import MemoryCounter
+from dualquery.counting import MemoryCounter
 from dualquery.errors import BudgetError, DualQueryError
 from dualquery.mechanisms.baselines import IndependentParameters
 from dualquery.mechanisms.mechanism import Plan, Task, affordable, shown
 from dualquery.mechanisms.projection.small import ByChosenPairs
 from dualquery.mechanisms.projection.tables import ByTables
 from dualquery.mechanisms.wishes import MECHANISMS, WISHES, flags_of
-from dualquery.privacy.budget import Accounting
+from dualquery.privacy.budget import RELATIONS, Accounting, Neighbours, Sensitivity
 from dualquery.privacy.curator import Curator
 from dualquery.privacy.events import Event
 from dualquery.privacy.ledger import Ledger
-from dualquery.privacy.neighbours import RELATIONS, Neighbours, Sensitivity
-from dualquery.queries.countable import Countable
 from dualquery.queries.derived import number_of_records
 from dualquery.queries.families import from_spec
+from dualquery.queries.statistics import Countable
 from dualquery.queries.tables import Tables
 from dualquery.randomness import SeededEntropy
-from dualquery.releases.number_of_records import known_rows, measures_rows, price_of_rows
+from dualquery.releases.plan import known_rows, measures_rows, price_of_rows
 from dualquery.table.domain import Categorical, Domain, Items, equal_width
 from dualquery.table.records import Records
 from dualquery.types import Integers, silent

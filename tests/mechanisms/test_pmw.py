@@ -11,12 +11,11 @@ import pytest
 from dualquery.errors import DualQueryError, QueryError
 from dualquery.mechanisms.artefact import SyntheticRecords
 from dualquery.mechanisms.mechanism import Outcome, Task
-from dualquery.mechanisms.pmw import PMW, best_rounds, draw_price, promised_error, rounds_for
-from dualquery.privacy.budget import Accounting, Budget
+from dualquery.mechanisms.mwem import PMW, best_rounds, draw_price, promised_by_pmw, rounds_for
+from dualquery.privacy.budget import RELATIONS, Accounting, Budget, Neighbours
 from dualquery.privacy.conversion import advanced_composition, rho_of
 from dualquery.privacy.events import Selection
 from dualquery.privacy.ledger import Ledger
-from dualquery.privacy.neighbours import RELATIONS, Neighbours
 from dualquery.queries.families import from_spec
 from dualquery.table.domain import Domain, Items
 from dualquery.table.records import Records
@@ -73,7 +72,7 @@ def test_rounds_by_the_theorem() -> None:
     task = Task(WORKLOAD, 20_000, budget())
     assert rounds_for(task, 0.5) == math.ceil(16 * 6 * math.log(2) / 0.25)
     best = best_rounds(task)
-    assert promised_error(task, best) <= min(promised_error(task, t) for t in (1, 10, 100, 1000))
+    assert promised_by_pmw(task, best) <= min(promised_by_pmw(task, t) for t in (1, 10, 100, 1000))
 
 
 @pytest.mark.parametrize("iterate", ["average", "last"])
@@ -81,7 +80,7 @@ def test_the_promise_is_kept(iterate: str) -> None:
     spend = budget()
     outcome, _ = run(spend, iterate=iterate, rounds=200)
     task = Task(WORKLOAD, 20_000, spend)
-    assert largest_error(outcome) <= promised_error(task, 200)
+    assert largest_error(outcome) <= promised_by_pmw(task, 200)
     assert isinstance(outcome.artefact, SyntheticRecords)
     assert outcome.artefact.rows >= 20_000
 

@@ -12,8 +12,7 @@ import pytest
 import dualquery
 from dualquery import Budget, BudgetError, Categorical, Domain, Records
 from dualquery.mechanisms.mechanism import Plan, Task
-from dualquery.mechanisms.projection import predicted
-from dualquery.mechanisms.projection.game import PROJECTION
+from dualquery.mechanisms.projection import PROJECTION, predicted
 from dualquery.mechanisms.projection.predicted import likely_ones, predicted_errors
 from dualquery.privacy.budget import Accounting
 from dualquery.privacy.ledger import Ledger

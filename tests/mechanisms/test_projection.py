@@ -9,13 +9,12 @@ from dualquery.fitting.fitter import Effort
 from dualquery.fitting.measured import cell_variance, onto_simplex
 from dualquery.fitting.shrink import multiples
 from dualquery.mechanisms.mechanism import Task
+from dualquery.mechanisms.projection import PROJECTION
 from dualquery.mechanisms.projection.baskets import plan_baskets
-from dualquery.mechanisms.projection.game import PROJECTION
 from dualquery.mechanisms.wishes import ProjectionWishes
-from dualquery.privacy.budget import Accounting, Budget
+from dualquery.privacy.budget import RELATIONS, Accounting, Budget, Neighbours
 from dualquery.privacy.conversion import rho_of
 from dualquery.privacy.ledger import Ledger
-from dualquery.privacy.neighbours import RELATIONS, Neighbours
 from dualquery.queries.families import marginals
 from dualquery.queries.random_families import random_conjunctions
 from dualquery.table.domain import Categorical, Domain, Items

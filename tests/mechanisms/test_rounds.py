@@ -8,14 +8,12 @@ import pytest
 from dualquery.mechanisms.mechanism import Task
 from dualquery.mechanisms.rounds import priced, usual_rounds
 from dualquery.mechanisms.wishes import MECHANISMS
-from dualquery.privacy.budget import Accounting, Budget
-from dualquery.privacy.neighbours import Neighbours
+from dualquery.privacy.budget import Accounting, Budget, Neighbours
 from dualquery.queries.families import disjunctions, from_spec
 from dualquery.queries.lists import Catalogue, Lists
 from dualquery.queries.workload import Workload
-from dualquery.table.codes import cells_of, codes_table
 from dualquery.table.domain import Domain, Items
-from dualquery.table.graph import graph_of
+from dualquery.table.graph import cells_of, codes_table, graph_of
 
 CODES = codes_table({"code": (0, 2**53)})
 

@@ -13,13 +13,12 @@ from hypothesis import strategies as st
 
 from dualquery.errors import BudgetError, DualQueryError
 from dualquery.fitting.measured import Measured, MeasuredTables, determined, interactions_told, reconstructed
-from dualquery.kinds.kind import choose
+from dualquery.kinds import choose
 from dualquery.mechanisms.mechanism import Plan, Task, affordable
-from dualquery.mechanisms.projection.game import PROJECTION
+from dualquery.mechanisms.projection import PROJECTION
 from dualquery.mechanisms.projection.pure import BySignedTables, Shape, measure, plan_signed
-from dualquery.privacy.budget import Accounting
+from dualquery.privacy.budget import Accounting, Neighbours, PersonAddRemove
 from dualquery.privacy.events import LaplaceMeasurement, Selection
-from dualquery.privacy.neighbours import Neighbours, PersonAddRemove
 from dualquery.queries.derived import SignedTables
 from dualquery.queries.families import from_spec
 from dualquery.queries.tables import Tables, centred, signed, signed_shape

@@ -10,14 +10,12 @@ from dualquery.fitting import fit
 from dualquery.fitting.fitter import Effort
 from dualquery.fitting.measured import Measured
 from dualquery.mechanisms.mechanism import Task
-from dualquery.mechanisms.projection import tables
-from dualquery.mechanisms.projection.game import PROJECTION
-from dualquery.mechanisms.projection.tables import plan_tables
+from dualquery.mechanisms.projection import PROJECTION, tables
+from dualquery.mechanisms.projection.tables import ByTables, plan_tables
 from dualquery.mechanisms.shares import Stage, known_at_first
-from dualquery.privacy.budget import Accounting, Budget
+from dualquery.privacy.budget import RELATIONS, Accounting, Budget, Neighbours, PersonReplace
 from dualquery.privacy.curator import Curator
 from dualquery.privacy.events import GaussianMeasurement
-from dualquery.privacy.neighbours import RELATIONS, Neighbours, PersonReplace
 from dualquery.queries.families import from_texts, marginals
 from dualquery.queries.tables import Tables
 from dualquery.queries.workload import Workload
@@ -51,6 +49,14 @@ def task_of(records, workload, epsilon=1.0, neighbours=Neighbours.ADD_REMOVE, ac
     return Task(workload, records.rows, budget)
 
 
+def measured(planned, curator, task, effort=PACE):
+    """What the stages measure, and whether rows are fitted to all of it at once."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(tables, "of_tables", lambda known, *, at_once, settled: (known, at_once))
+        way = ByTables(stages=0, sets=0, cell_noise=0.0, tables=planned, effort=effort)
+        return way.measure(curator, task, np.random.default_rng(0))
+
+
 TABLE = related_table((4, 6, 2, 9, 3, 12), 20_000, 5)
 
 
@@ -62,7 +68,7 @@ def test_everything_is_paid_for_at_first_and_nothing_more_is_measured(accounting
     diary = []
     curator = Curator(WatchedCounter(TABLE, diary), WatchedLedger(task.budget, diary), WatchedEntropy(diary))
     planned = plan_tables(task)
-    known, _, _ = planned.measure(curator, task, PACE, np.random.default_rng(0))
+    known, _ = measured(planned, curator, task)
     assert in_order(diary)[0] == "pay"
     assert in_order(diary).count("pay") == 1
     assert curator.ledger.events == tuple(stage.event for stage in planned.stages)
@@ -78,7 +84,7 @@ def test_the_sizes_of_the_stages_do_not_depend_on_the_table():
     for records in (TABLE, empty):
         task = task_of(records, workload, 30.0)
         curator = curator_of(records, task.budget)
-        plan_tables(task).measure(curator, task, PACE, np.random.default_rng(0))
+        measured(plan_tables(task), curator, task)
         events.append(curator.ledger.events)
     assert events[0] == events[1]
 
@@ -113,7 +119,7 @@ def test_the_second_half_goes_where_the_first_left_most_unknown():
     task = task_of(records, marginals(records.domain, 2), 0.3)
     planned = plan_tables(task)
     curator = curator_of(records, task.budget)
-    known, _, _ = planned.measure(curator, task, PACE, np.random.default_rng(0))
+    known, _ = measured(planned, curator, task)
     assert known.variance[0, 1] < 0.8 * known.variance[2, 3]
 
 
@@ -122,7 +128,7 @@ def test_small_tables_that_are_all_measured_are_fitted_at_once():
     for records, epsilon, once in ((binary, 1.0, True), (binary, 0.01, False), (TABLE, 1000.0, False)):
         task = task_of(records, marginals(records.domain, 3), epsilon)
         curator = curator_of(records, task.budget)
-        assert plan_tables(task).measure(curator, task, PACE, np.random.default_rng(0))[1] is once
+        assert measured(plan_tables(task), curator, task)[1] is once
 
 
 def test_scores_find_the_table_that_pairs_cannot_tell():
@@ -147,7 +153,7 @@ def test_scores_find_the_table_that_pairs_cannot_tell():
 
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(Stage, "chosen", remembered)
-        planned.measure(curator, task, Effort.of(30_000), np.random.default_rng(0))
+        measured(planned, curator, task, Effort.of(30_000))
     assert (0, 1, 2) in picked
     assert len(picked) <= tables.MOST_CHOSEN
 

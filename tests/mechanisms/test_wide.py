@@ -23,14 +23,13 @@ from dualquery.fitting.wide import (
     upper_quantile,
 )
 from dualquery.mechanisms.mechanism import Task, affordable
+from dualquery.mechanisms.projection import PROJECTION
 from dualquery.mechanisms.projection.baskets import LONG, ByItems, asks_about_pairs
-from dualquery.mechanisms.projection.game import PROJECTION
 from dualquery.mechanisms.projection.tables import ByTables
 from dualquery.mechanisms.projection.wide import NOT_TOGETHER, UNASKED, ByClasses
 from dualquery.mechanisms.shares import LEAST_SHARED_ROOM, shares_of
-from dualquery.privacy.budget import Accounting, Budget
+from dualquery.privacy.budget import Accounting, Budget, Neighbours, PersonAddRemove, PersonReplace
 from dualquery.privacy.ledger import Ledger
-from dualquery.privacy.neighbours import Neighbours, PersonAddRemove, PersonReplace
 from dualquery.queries.families import from_texts, marginals
 from dualquery.queries.random_families import random_conjunctions, weighted_conjunctions
 from dualquery.queries.workload import Workload

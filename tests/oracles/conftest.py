@@ -10,7 +10,7 @@ import pytest
 from hypothesis import strategies as st
 from numpy.typing import NDArray
 
-from dualquery.oracles.clauses import Clauses
+from dualquery.oracles import Clauses
 from dualquery.queries.group import NONE, Predicates
 
 

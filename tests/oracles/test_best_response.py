@@ -8,7 +8,7 @@ from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 from scipy.stats import chisquare
 
-from dualquery.oracles.clauses import Clauses, merge, value
+from dualquery.oracles import Clauses, merge, value
 from dualquery.oracles.local_search import best_response, search
 from dualquery.oracles.presolve import presolve, split
 from dualquery.oracles.problem import compile_clauses, truths

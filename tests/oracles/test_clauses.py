@@ -5,8 +5,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from dualquery.oracles import clauses as module
-from dualquery.oracles.clauses import Clauses, merge, value
+from dualquery import oracles as module
+from dualquery.oracles import Clauses, merge, value
 from dualquery.queries.group import NONE, Predicates
 
 

@@ -8,7 +8,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from dualquery.errors import DualQueryError
-from dualquery.oracles.clauses import value
+from dualquery.oracles import value
 from dualquery.oracles.local_search import best_response
 from dualquery.oracles.program import exact_response
 

@@ -5,7 +5,7 @@ from itertools import product
 import numpy as np
 import pytest
 
-from dualquery.oracles.clauses import Clauses, merge, value
+from dualquery.oracles import Clauses, merge, value
 from dualquery.oracles.local_search import best_response, eliminate, heaviest_first
 from dualquery.oracles.presolve import presolve, split
 from dualquery.oracles.problem import compile_clauses, truths

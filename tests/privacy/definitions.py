@@ -6,7 +6,7 @@ from collections.abc import Iterator, Sequence
 from itertools import combinations, combinations_with_replacement
 from typing import TypeVar
 
-from dualquery.privacy.neighbours import Neighbours
+from dualquery.privacy.budget import Neighbours
 
 Row = TypeVar("Row")
 

@@ -6,8 +6,7 @@ import numpy as np
 import pytest
 
 from dualquery.errors import BudgetError
-from dualquery.privacy.budget import Accounting, Budget
-from dualquery.privacy.neighbours import Neighbours, PersonAddRemove, Sensitivity
+from dualquery.privacy.budget import Accounting, Budget, Neighbours, PersonAddRemove, Sensitivity
 from dualquery.privacy.noise import Gaussian, Laplace
 from dualquery.queries.derived import Interactions, number_of_records
 from dualquery.queries.tables import Tables

@@ -10,8 +10,15 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from dualquery.errors import BudgetError
-from dualquery.privacy.budget import Accounting, Budget, budget_warnings, decimal, default_delta
-from dualquery.privacy.neighbours import RELATIONS, Neighbours
+from dualquery.privacy.budget import (
+    RELATIONS,
+    Accounting,
+    Budget,
+    Neighbours,
+    budget_warnings,
+    decimal,
+    default_delta,
+)
 from tests.house import budget
 
 

@@ -7,13 +7,12 @@ from functools import partial
 import numpy as np
 import pytest
 
-from dualquery.counting.counter import MemoryCounter
+from dualquery.counting import MemoryCounter
 from dualquery.errors import BudgetError, DataError
-from dualquery.privacy.budget import Accounting
+from dualquery.privacy.budget import RELATIONS, Accounting, Neighbours
 from dualquery.privacy.curator import Curator
 from dualquery.privacy.events import Epoch, GaussianMeasurement, LaplaceMeasurement, Selection
 from dualquery.privacy.ledger import Ledger
-from dualquery.privacy.neighbours import RELATIONS, Neighbours
 from dualquery.privacy.noise import Gaussian, Laplace
 from dualquery.privacy.scores import FINE, SignedErrors, TableErrors
 from dualquery.privacy.selection import SLACK, Candidates, Rate
@@ -22,7 +21,7 @@ from dualquery.queries.derived import Balance, number_of_records
 from dualquery.queries.families import from_texts, marginals, parities
 from dualquery.queries.tables import Tables
 from dualquery.randomness import SeededEntropy
-from dualquery.releases.number_of_records import known_rows
+from dualquery.releases.plan import known_rows
 from dualquery.table.domain import Categorical, Domain
 from dualquery.table.records import Records
 from tests import house

@@ -12,7 +12,7 @@ import pytest
 
 from dualquery.errors import BudgetError
 from dualquery.privacy import conversion, noise, selection, thresholds
-from dualquery.privacy.budget import Accounting, Budget
+from dualquery.privacy.budget import MOST_RECORDS, Accounting, Budget, Neighbours
 from dualquery.privacy.conversion import (
     advanced_composition,
     best_order,
@@ -25,10 +25,8 @@ from dualquery.privacy.conversion import (
     tight_gaussian_epsilon,
 )
 from dualquery.privacy.events import Epoch, Fire, GaussianMeasurement, LaplaceMeasurement, Selection
-from dualquery.privacy.ledger import Ledger, smallest_gaussian_scale
-from dualquery.privacy.neighbours import MOST_RECORDS, Neighbours
+from dualquery.privacy.ledger import Ledger, Price, equal_prices, smallest_gaussian_scale
 from dualquery.privacy.noise import Law
-from dualquery.privacy.prices import Price, equal_prices
 from dualquery.privacy.scores import TableErrors
 from dualquery.privacy.selection import LN2_ABOVE, Rate, mantissa
 from dualquery.privacy.thresholds import FarSide, Found, HazardTest, Table, last_row, price_holds

@@ -9,13 +9,12 @@ import numpy as np
 import pytest
 
 from dualquery.errors import BudgetError
-from dualquery.pool import limited
-from dualquery.privacy.budget import Accounting, Budget
+from dualquery.loops import limited
+from dualquery.privacy.budget import Accounting, Budget, Neighbours
 from dualquery.privacy.conversion import UNITS, renyi_cap, rho_units_of, units
 from dualquery.privacy.curator import Curator, Surprise
 from dualquery.privacy.events import Epoch, Fire, GaussianMeasurement, LaplaceMeasurement
 from dualquery.privacy.ledger import Ledger
-from dualquery.privacy.neighbours import Neighbours
 from dualquery.privacy.noise import Gaussian, Laplace
 from dualquery.privacy.thresholds import FarSide, HazardTest, SparseVector
 from dualquery.queries.derived import Balance

@@ -8,11 +8,10 @@ from fractions import Fraction
 import pytest
 
 from dualquery.errors import BudgetError
-from dualquery.privacy.budget import Accounting, Budget
+from dualquery.privacy.budget import Accounting, Budget, Neighbours
 from dualquery.privacy.conversion import UNITS, renyi_cap, units
 from dualquery.privacy.events import Event, Fire, GaussianMeasurement
 from dualquery.privacy.ledger import Ledger, smallest_gaussian_scale
-from dualquery.privacy.neighbours import Neighbours
 from dualquery.privacy.thresholds import Slot
 
 CAP = renyi_cap(epsilon=1, delta=1e-6, order=22)

@@ -10,12 +10,11 @@ import mpmath
 import numpy as np
 import pytest
 
-from dualquery.counting.counter import MemoryCounter
+from dualquery.counting import MemoryCounter
 from dualquery.errors import BudgetError, DualQueryError
-from dualquery.privacy.budget import Accounting, Budget
+from dualquery.privacy.budget import Accounting, Budget, Neighbours, PersonAddRemove, PersonReplace
 from dualquery.privacy.curator import Curator, threshold
 from dualquery.privacy.ledger import Ledger
-from dualquery.privacy.neighbours import Neighbours, PersonAddRemove, PersonReplace
 from dualquery.privacy.noise import Gaussian
 from dualquery.queries.statistics import TextCounts
 from dualquery.randomness import SeededEntropy

@@ -24,11 +24,10 @@ from dualquery.privacy.accounting import (
     fine_multiplier,
     mu_squared_units,
 )
-from dualquery.privacy.budget import Accounting, Budget
+from dualquery.privacy.budget import Accounting, Budget, Neighbours
 from dualquery.privacy.conversion import PI, UNITS, distortion_of, epsilon_of, gaussian_epsilon, rho_of
 from dualquery.privacy.events import Epoch, GaussianMeasurement, LaplaceMeasurement, Selection
 from dualquery.privacy.ledger import Ledger, smallest_gaussian_scale
-from dualquery.privacy.neighbours import Neighbours
 
 DELTA = 1e-3
 BUDGETS = [(0.1, 1e-3), (1.0, 1e-3), (1.0, 1e-6), (1.0, 1e-9), (10.0, 1e-3), (10.0, 1e-6)]

@@ -16,7 +16,7 @@ from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from dualquery.errors import BudgetError
-from dualquery.privacy.budget import Accounting, Budget
+from dualquery.privacy.budget import RELATIONS, Accounting, Budget
 from dualquery.privacy.conversion import (
     UNITS,
     discrete_gaussian_epsilon,
@@ -28,7 +28,6 @@ from dualquery.privacy.conversion import (
 )
 from dualquery.privacy.events import Event, GaussianMeasurement, LaplaceMeasurement, Selection
 from dualquery.privacy.ledger import Ledger, smallest_gaussian_scale
-from dualquery.privacy.neighbours import RELATIONS
 from tests import house
 
 DRAWING = [Accounting.ZCDP, Accounting.THEOREM_4_3, Accounting.PURE]

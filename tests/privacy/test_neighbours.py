@@ -9,8 +9,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from dualquery.errors import BudgetError
-from dualquery.privacy.neighbours import RELATIONS, Neighbours, Sensitivity
-from dualquery.queries.countable import ONE_CELL
+from dualquery.privacy.budget import RELATIONS, Neighbours, Sensitivity
+from dualquery.queries.statistics import ONE_CELL
 from tests.privacy.definitions import next_to
 
 UNIVERSE = (0, 1, 2, 3)

@@ -13,10 +13,10 @@ from hypothesis import strategies as st
 from numpy.typing import NDArray
 
 from dualquery.errors import BudgetError
-from dualquery.pool import limited
+from dualquery.loops import limited
 from dualquery.privacy import noise
+from dualquery.privacy.budget import Sensitivity
 from dualquery.privacy.events import GaussianMeasurement, LaplaceMeasurement
-from dualquery.privacy.neighbours import Sensitivity
 from dualquery.privacy.noise import (
     BLOCK_BITS,
     Gaussian,

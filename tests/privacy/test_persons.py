@@ -20,40 +20,40 @@ from hypothesis import given
 from hypothesis import strategies as st
 from numpy.typing import NDArray
 
-from dualquery.counting.counter import MemoryCounter
+from dualquery.counting import MemoryCounter
 from dualquery.errors import BudgetError
+from dualquery.loops import limited
 from dualquery.mechanisms.dual_query.parameters import Learning, dual_query_pure, dual_query_rho
 from dualquery.mechanisms.mechanism import Task
-from dualquery.mechanisms.mwem import automatic_rounds
-from dualquery.mechanisms.pmw import promised_error
+from dualquery.mechanisms.mwem import automatic_rounds, promised_error
 from dualquery.mechanisms.projection.baskets import plan_baskets
 from dualquery.mechanisms.wishes import ProjectionWishes
-from dualquery.pool import limited
-from dualquery.privacy.budget import Accounting, Budget
-from dualquery.privacy.conversion import UNITS
-from dualquery.privacy.curator import Curator
-from dualquery.privacy.events import Fire
-from dualquery.privacy.ledger import Ledger
-from dualquery.privacy.neighbours import (
+from dualquery.privacy.budget import (
     RELATIONS,
+    Accounting,
+    Budget,
     Neighbours,
     PersonAddRemove,
     PersonReplace,
     Sensitivity,
     person_relations,
 )
+from dualquery.privacy.conversion import UNITS
+from dualquery.privacy.curator import Curator
+from dualquery.privacy.events import Fire
+from dualquery.privacy.ledger import Ledger
 from dualquery.privacy.noise import Gaussian
 from dualquery.privacy.scores import selection_event, signed_range
 from dualquery.privacy.selection import SLACK, Rate
 from dualquery.privacy.thresholds import HazardTest
 from dualquery.queries import derived as derived_module
 from dualquery.queries.binary import HeldItems, HeldPairs
-from dualquery.queries.countable import ONE_CELL, Bound, Countable
 from dualquery.queries.derived import Balance, Interactions, interaction_distance, number_of_records
 from dualquery.queries.families import from_spec, parities
+from dualquery.queries.statistics import ONE_CELL, Bound, Countable
 from dualquery.queries.tables import Tables
 from dualquery.randomness import SeededEntropy
-from dualquery.releases.number_of_records import price_of_rows
+from dualquery.releases.plan import price_of_rows
 from dualquery.table.domain import Domain, Items
 from dualquery.table.encoding import decode, encode
 from dualquery.table.schema import parse_schema

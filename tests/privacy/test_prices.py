@@ -10,13 +10,11 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from dualquery.errors import BudgetError
-from dualquery.privacy.budget import Accounting
+from dualquery.privacy.budget import RELATIONS, Accounting, Neighbours, Sensitivity
 from dualquery.privacy.conversion import UNITS, rho_of
 from dualquery.privacy.events import Selection
-from dualquery.privacy.ledger import Ledger
-from dualquery.privacy.neighbours import RELATIONS, Neighbours, Sensitivity
+from dualquery.privacy.ledger import Ledger, Price, equal_prices
 from dualquery.privacy.noise import Gaussian, Laplace
-from dualquery.privacy.prices import Price, equal_prices
 from dualquery.privacy.scores import SignedErrors, TableErrors, rate_within, selection_event
 from dualquery.queries.families import from_texts
 from dualquery.queries.tables import Tables

@@ -16,7 +16,7 @@ from dualquery.mechanisms.dual_query.parameters import Learning, rate_of, round_
 from dualquery.mechanisms.mechanism import Plan, Task
 from dualquery.mechanisms.wishes import MECHANISMS
 from dualquery.privacy.accounting import mu_squared_units
-from dualquery.privacy.budget import Accounting, Budget
+from dualquery.privacy.budget import RELATIONS, Accounting, Budget, Neighbours
 from dualquery.privacy.conversion import (
     UNITS,
     advanced_composition,
@@ -29,7 +29,6 @@ from dualquery.privacy.conversion import (
 )
 from dualquery.privacy.events import GaussianMeasurement, LaplaceMeasurement, Selection
 from dualquery.privacy.ledger import Ledger
-from dualquery.privacy.neighbours import RELATIONS, Neighbours
 from dualquery.privacy.selection import SLACK, most_bits
 from dualquery.queries.binary import HeldItems, HeldPairs
 from dualquery.queries.derived import SHORT, Interactions

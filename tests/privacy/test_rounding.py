@@ -15,7 +15,7 @@ from dualquery.mechanisms.dual_query.parameters import (
     dual_query_pure,
     dual_query_rho,
 )
-from dualquery.privacy.budget import Accounting, decimal
+from dualquery.privacy.budget import RELATIONS, Accounting, Neighbours, Sensitivity, decimal
 from dualquery.privacy.conversion import (
     UNITS,
     advanced_composition,
@@ -34,9 +34,7 @@ from dualquery.privacy.events import (
     LaplaceMeasurement,
     Selection,
 )
-from dualquery.privacy.ledger import Ledger
-from dualquery.privacy.neighbours import RELATIONS, Neighbours, Sensitivity
-from dualquery.privacy.prices import Price, equal_prices
+from dualquery.privacy.ledger import Ledger, Price, equal_prices
 from dualquery.privacy.scores import SignedErrors, TableErrors, rate_within, selection_event
 from dualquery.privacy.selection import LN2_ABOVE, SLACK, Rate
 from dualquery.queries.families import from_texts

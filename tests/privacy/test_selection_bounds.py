@@ -16,10 +16,9 @@ from hypothesis import strategies as st
 from dualquery.errors import BudgetError, DualQueryError
 from dualquery.mechanisms.mechanism import Task
 from dualquery.privacy import selection
-from dualquery.privacy.budget import Accounting, Budget
-from dualquery.privacy.neighbours import Neighbours
+from dualquery.privacy.budget import Accounting, Budget, Neighbours
+from dualquery.privacy.ledger import Price
 from dualquery.privacy.noise import Gaussian
-from dualquery.privacy.prices import Price
 from dualquery.privacy.scores import (
     FINE,
     MOST_PUBLIC_ROWS,

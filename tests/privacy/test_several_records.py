@@ -11,7 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from dualquery.errors import BudgetError
-from dualquery.privacy.budget import Accounting, Budget
+from dualquery.privacy.budget import Accounting, Budget, Neighbours
 from dualquery.privacy.conversion import (
     UNITS,
     advanced_composition,
@@ -26,7 +26,6 @@ from dualquery.privacy.conversion import (
 )
 from dualquery.privacy.events import Epoch, Event, Fire, GaussianMeasurement, LaplaceMeasurement, Selection
 from dualquery.privacy.ledger import Ledger
-from dualquery.privacy.neighbours import Neighbours
 from dualquery.privacy.thresholds import price_holds, tabulate
 
 DELTA = 1e-6

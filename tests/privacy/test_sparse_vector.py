@@ -12,10 +12,9 @@ import pytest
 from scipy import stats
 
 from dualquery.errors import BudgetError
-from dualquery.privacy.budget import Accounting, Budget
+from dualquery.privacy.budget import Accounting, Budget, Neighbours
 from dualquery.privacy.events import Epoch, LaplaceMeasurement
 from dualquery.privacy.ledger import Ledger
-from dualquery.privacy.neighbours import Neighbours
 from dualquery.privacy.thresholds import FarSide, Found, Slot, SparseVector
 from dualquery.randomness import SeededEntropy
 

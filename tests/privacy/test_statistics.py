@@ -21,14 +21,13 @@ import numpy as np
 import pytest
 
 from dualquery import queries as queries_package
-from dualquery.counting.counter import MemoryCounter
+from dualquery.counting import MemoryCounter
 from dualquery.errors import BudgetError
-from dualquery.pool import limited
+from dualquery.loops import limited
 from dualquery.privacy import scores as scores_module
-from dualquery.privacy.budget import Accounting, Budget
+from dualquery.privacy.budget import RELATIONS, Accounting, Budget, Neighbours
 from dualquery.privacy.curator import Curator
 from dualquery.privacy.events import GaussianMeasurement, LaplaceMeasurement, Selection
-from dualquery.privacy.neighbours import RELATIONS, Neighbours
 from dualquery.privacy.noise import Gaussian, Laplace
 from dualquery.privacy.scores import (
     FINE,
@@ -60,7 +59,6 @@ from dualquery.queries.binary import (
     SecondMoments,
     held_lengths,
 )
-from dualquery.queries.countable import Countable, Together
 from dualquery.queries.derived import FINE as FINE_MISFIT
 from dualquery.queries.derived import (
     Balance,
@@ -89,23 +87,23 @@ from dualquery.queries.statistics import (
     BinSums,
     Blocks,
     CoarseEdges,
+    Countable,
     DistinctTexts,
     LikelyPairs,
     SortedCells,
     TextCounts,
+    Together,
     degrees,
 )
 from dualquery.queries.tables import Tables, centred
 from dualquery.queries.views import WHOLE, Tallies, View, ViewInteractions, ViewTables
 from dualquery.queries.workload import Workload
 from dualquery.randomness import SeededEntropy
-from dualquery.table.codes import codes_table
 from dualquery.table.database import Database, Linked, database_of
 from dualquery.table.domain import Categorical, Domain, Items, Numeric
-from dualquery.table.graph import graph_of
-from dualquery.table.places import HALF, MOST, has_places
+from dualquery.table.graph import codes_table, graph_of
 from dualquery.table.points import euclidean_axes
-from dualquery.table.records import Records, SparseItems
+from dualquery.table.records import HALF, MOST, Records, SparseItems, has_places
 from dualquery.table.units import units_of
 from tests.privacy.definitions import next_to
 from tests.privacy.watched import Diary, WatchedCounter, WatchedEntropy, WatchedLedger, in_order

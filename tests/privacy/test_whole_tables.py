@@ -13,11 +13,10 @@ import pytest
 from scipy import stats
 
 from dualquery.errors import BudgetError
-from dualquery.privacy.budget import Accounting, Budget
+from dualquery.privacy.budget import RELATIONS, Accounting, Budget, Neighbours, PersonAddRemove, PersonReplace
 from dualquery.privacy.conversion import exp_minus
 from dualquery.privacy.events import EarlierRelease, GaussianMeasurement
 from dualquery.privacy.ledger import Ledger
-from dualquery.privacy.neighbours import RELATIONS, Neighbours, PersonAddRemove, PersonReplace
 from dualquery.privacy.noise import Gaussian
 from dualquery.privacy.thresholds import FarSide, Found, HazardTest, Slot, SparseVector, Table, tabulate
 from dualquery.queries.families import from_texts

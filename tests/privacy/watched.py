@@ -5,14 +5,14 @@ from __future__ import annotations
 import numpy as np
 from numpy.typing import NDArray
 
-from dualquery.counting.counter import MemoryCounter
+from dualquery.counting import MemoryCounter
 from dualquery.privacy.budget import Budget
 from dualquery.privacy.curator import Curator, Surprise
 from dualquery.privacy.events import Event
 from dualquery.privacy.ledger import Ledger
 from dualquery.privacy.noise import Noise
 from dualquery.privacy.thresholds import Slot, Test
-from dualquery.queries.countable import Countable
+from dualquery.queries.statistics import Countable
 from dualquery.randomness import SeededEntropy
 from dualquery.table.domain import Domain
 from dualquery.table.records import Records

@@ -20,19 +20,17 @@ from hypothesis import strategies as st
 from numpy.typing import NDArray
 from scipy.stats import chisquare
 
-from dualquery.counting.counter import MemoryCounter
+from dualquery.counting import MemoryCounter
 from dualquery.errors import QueryError
 from dualquery.mechanisms.artefact import BareAnswers, SyntheticRecords
 from dualquery.mechanisms.baselines import INDEPENDENT_GAUSSIAN, INDEPENDENT_LAPLACE
-from dualquery.mechanisms.dual_query.game import DUAL_QUERY
+from dualquery.mechanisms.dual_query import DUAL_QUERY
 from dualquery.mechanisms.mechanism import Mechanism, Task
-from dualquery.mechanisms.mwem import MWEM
-from dualquery.mechanisms.pmw import PMW
-from dualquery.mechanisms.projection.game import PROJECTION
-from dualquery.privacy.budget import Accounting, Budget
+from dualquery.mechanisms.mwem import MWEM, PMW
+from dualquery.mechanisms.projection import PROJECTION
+from dualquery.privacy.budget import RELATIONS, Accounting, Budget, Neighbours, Sensitivity
 from dualquery.privacy.curator import Curator
 from dualquery.privacy.events import GaussianMeasurement
-from dualquery.privacy.neighbours import RELATIONS, Neighbours, Sensitivity
 from dualquery.privacy.noise import Gaussian
 from dualquery.queries.conjunctions import Conjunctions, Parities
 from dualquery.queries.derived import Balance

@@ -9,9 +9,8 @@ import pytest
 
 from dualquery.mechanisms.baselines import INDEPENDENT_GAUSSIAN
 from dualquery.mechanisms.mechanism import Task
-from dualquery.privacy.budget import Accounting, Budget
+from dualquery.privacy.budget import Accounting, Budget, Neighbours, Sensitivity
 from dualquery.privacy.ledger import Ledger
-from dualquery.privacy.neighbours import Neighbours, Sensitivity
 from dualquery.queries import conjunctions
 from dualquery.queries.conjunctions import Parities
 from dualquery.queries.families import from_texts

@@ -8,8 +8,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from dualquery.fitting.wide import shrunk_pairs
-from dualquery.privacy.budget import Accounting, Budget
-from dualquery.privacy.neighbours import Neighbours
+from dualquery.privacy.budget import Accounting, Budget, Neighbours
 from dualquery.privacy.noise import Gaussian
 from dualquery.queries import binary as module
 from dualquery.queries.binary import HeldItems, HeldPairs

@@ -7,7 +7,7 @@ from threading import Thread
 import numpy as np
 import pytest
 
-from dualquery.counting.counter import MemoryCounter
+from dualquery.counting import MemoryCounter
 from dualquery.counting.opening import ColumnCounter
 from dualquery.errors import QueryError
 from dualquery.queries.families import from_texts, marginals

@@ -26,7 +26,7 @@ from dualquery import (
     Schema,
 )
 from dualquery.cli import run
-from dualquery.counting.counter import MemoryCounter
+from dualquery.counting import MemoryCounter
 from dualquery.errors import ReleaseError
 from dualquery.ledger.books import Books, create
 from dualquery.mechanisms.mechanism import Mechanism

@@ -20,9 +20,9 @@ from dualquery.ledger.books import Books, create
 from dualquery.mechanisms.error_bars import CurvePoint, ErrorCurves
 from dualquery.mechanisms.mechanism import Task
 from dualquery.mechanisms.wishes import MECHANISMS
+from dualquery.privacy.budget import PersonAddRemove, PersonReplace
 from dualquery.privacy.curator import Curator
 from dualquery.privacy.ledger import Ledger
-from dualquery.privacy.neighbours import PersonAddRemove, PersonReplace
 from dualquery.privacy.noise import Gaussian, Laplace
 from dualquery.queries.derived import WEIGHT, Errors
 from dualquery.queries.families import marginals

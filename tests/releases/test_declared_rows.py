@@ -9,8 +9,7 @@ import pytest
 import dualquery
 from dualquery import Accounting, Budget, DualQueryError, Neighbours, Records
 from dualquery.mechanisms.artefact import FEWEST_ROWS, MOST_ROWS
-from dualquery.mechanisms.mechanism import Task
-from dualquery.mechanisms.outcomes import synthetic_rows
+from dualquery.mechanisms.mechanism import Task, synthetic_rows
 from dualquery.mechanisms.wishes import MECHANISMS
 from dualquery.privacy.accounting import GaussianSum
 from dualquery.privacy.ledger import Ledger

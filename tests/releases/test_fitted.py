@@ -17,7 +17,7 @@ import dualquery
 from dualquery import DualQueryError, Release
 from dualquery.cli import run
 from dualquery.queries.tables import Tables
-from dualquery.releases.fitted import interactions
+from dualquery.releases.refit import interactions
 from dualquery.table.domain import Categorical, Domain
 from dualquery.table.records import Records
 from dualquery.table.schema import schema_text

@@ -27,13 +27,12 @@ from dualquery import (
     Schema,
 )
 from dualquery.mechanisms.mechanism import shown
-from dualquery.privacy.budget import decimal
+from dualquery.privacy.budget import Sensitivity, decimal
 from dualquery.privacy.conversion import rho_of
 from dualquery.privacy.events import GaussianMeasurement, LaplaceMeasurement
 from dualquery.privacy.ledger import Ledger
-from dualquery.privacy.neighbours import Sensitivity
 from dualquery.privacy.noise import Gaussian, Laplace
-from dualquery.releases.number_of_records import price_of_rows
+from dualquery.releases.plan import price_of_rows
 
 Make = Callable[..., Release]
 

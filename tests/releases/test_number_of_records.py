@@ -12,11 +12,11 @@ from hypothesis import strategies as st
 import dualquery
 from dualquery import Accounting, Budget, BudgetError, Categorical, Domain, Neighbours, Records
 from dualquery.privacy.accounting import FINE, ROUNDING, mu_squared_units
+from dualquery.privacy.budget import PersonAddRemove, PersonReplace
 from dualquery.privacy.conversion import UNITS, units
 from dualquery.privacy.events import GaussianMeasurement
 from dualquery.privacy.ledger import Ledger
-from dualquery.privacy.neighbours import PersonAddRemove, PersonReplace
-from dualquery.releases.number_of_records import price_of_rows
+from dualquery.releases.plan import price_of_rows
 
 DOMAIN = Domain((Categorical("a", ("0", "1")), Categorical("b", ("x", "y", "z"))))
 PRIVATE = [Neighbours.ADD_REMOVE, PersonAddRemove(7), PersonReplace(3)]

@@ -17,8 +17,7 @@ import numpy as np
 import pytest
 
 from dualquery.cli import run
-from dualquery.counting.counter import Counter
-from dualquery.counting.joined import JoinedCounter
+from dualquery.counting import Counter, JoinedCounter
 from dualquery.counting.opening import open_counter
 from dualquery.privacy.curator import Curator
 from dualquery.privacy.ledger import Ledger

@@ -18,11 +18,11 @@ from benchmarks.persons import compare
 from dualquery import Accounting, Budget, Neighbours, PersonAddRemove, PersonReplace, Release, Schema
 from dualquery.cli import run
 from dualquery.errors import BudgetError, DataError, DualQueryError
-from dualquery.privacy.neighbours import person_relations
+from dualquery.privacy.budget import person_relations
 from dualquery.privacy.noise import Gaussian
 from dualquery.queries.derived import number_of_records
 from dualquery.releases import sentences
-from dualquery.releases.number_of_records import price_of_rows
+from dualquery.releases.plan import price_of_rows
 from dualquery.releases.report import report_html
 from dualquery.table.schema import schema_text
 

@@ -24,8 +24,8 @@ from dualquery import (
 from dualquery.ledger.books import Books, create
 from dualquery.mechanisms.mechanism import AnotherAccounting, Plan, Task
 from dualquery.mechanisms.wishes import MECHANISMS, NoWishes
+from dualquery.privacy.budget import PersonAddRemove, PersonReplace
 from dualquery.privacy.curator import Curator
-from dualquery.privacy.neighbours import PersonAddRemove, PersonReplace
 from dualquery.queries.families import from_spec
 from dualquery.releases import sentences
 from dualquery.releases.plan import ASKED, BOOK, NOMINAL_ROWS, WHY, Request, Settled, settle, settled_plan

@@ -15,8 +15,7 @@ import pytest
 
 import dualquery
 from dualquery import Budget, DualQueryError, Release
-from dualquery.privacy.budget import Accounting
-from dualquery.privacy.neighbours import Neighbours
+from dualquery.privacy.budget import Accounting, Neighbours
 from dualquery.releases.public import refuse_same
 from dualquery.releases.seal import create_key
 from dualquery.table.reading.postgresql import PostgresTable

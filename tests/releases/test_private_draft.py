@@ -36,18 +36,17 @@ from dualquery import (
     read_schema,
     release,
 )
-from dualquery.counting.counter import MemoryCounter
+from dualquery.counting import MemoryCounter
 from dualquery.ledger.books import Books, create
 from dualquery.privacy.accounting import after_all, opened
 from dualquery.privacy.budget import decimal
 from dualquery.privacy.curator import Curator
 from dualquery.releases import draft_columns
-from dualquery.releases.draft_columns import MISSED, Looks
+from dualquery.releases.draft_columns import FORMS, MISSED, Looks
 from dualquery.releases.seal import canonical
+from dualquery.table.binning import Tree
 from dualquery.table.draft import certificate_beside
 from dualquery.table.schema import MARK, parse_schema
-from dualquery.table.tree import Tree
-from dualquery.table.written import FORMS
 
 pytestmark = pytest.mark.usefixtures("few_rows")
 
@@ -208,7 +207,7 @@ def test_what_is_charged_is_what_was_promised(relation: Neighbours, accounting: 
 
 
 def _histograms(columns: int):
-    from dualquery.queries.countable import Bound
+    from dualquery.queries.statistics import Bound
 
     return Bound((columns, columns), (2 * columns, 2 * columns), 1)
 

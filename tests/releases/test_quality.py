@@ -15,8 +15,7 @@ from dualquery import Budget, QueryError, Records, Release, example
 from dualquery.cli import run
 from dualquery.mechanisms.artefact import SyntheticRecords
 from dualquery.queries.tables import Tables, attribute_codes, centred
-from dualquery.releases.quality import _area, _attack, _nearest, quality
-from dualquery.releases.quality_page import page
+from dualquery.releases.quality import _area, _attack, _nearest, quality, quality_page
 from dualquery.table.domain import Categorical, Domain
 from dualquery.table.encoding import encode
 from dualquery.table.schema import parse_schema
@@ -185,4 +184,4 @@ def test_answers_alone_have_no_page() -> None:
     bare = released(1.0, mechanism="gaussian")
     with pytest.raises(QueryError, match="no rows"):
         quality(bare, PEOPLE)
-    assert page
+    assert quality_page

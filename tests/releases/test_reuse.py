@@ -26,7 +26,7 @@ from dualquery.cli import run
 from dualquery.fitting.measured import CellSums, Measured, MeasuredTables
 from dualquery.ledger.books import create
 from dualquery.mechanisms.mechanism import Task
-from dualquery.mechanisms.projection.game import PROJECTION
+from dualquery.mechanisms.projection import PROJECTION
 from dualquery.mechanisms.shares import relative_sensitivity, spared, unit_variance, variance_informed
 from dualquery.queries.families import marginals
 from dualquery.queries.tables import attribute_codes

@@ -15,12 +15,12 @@ from dualquery import Accounting, Budget, BudgetError, DataError, DualQueryError
 from dualquery.counting.opening import open_counter
 from dualquery.ledger.books import Books, create
 from dualquery.privacy.accounting import rho_cap
-from dualquery.privacy.neighbours import PARTS
+from dualquery.privacy.budget import PARTS
 from dualquery.queries.tables import Tables
 from dualquery.releases.series import step_budget
 from dualquery.releases.sums import shares_of
 from dualquery.releases.verify import audit, verify
-from dualquery.table.periods import Calendar, RunningSpan
+from dualquery.table.persons import Calendar, RunningSpan
 from dualquery.table.schema import parse_schema
 from tests import house
 

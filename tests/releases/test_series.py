@@ -32,7 +32,7 @@ from dualquery.releases.certificate import RowsFrom
 from dualquery.releases.sums import added
 from dualquery.releases.verify import audit, verify
 from dualquery.table.domain import Categorical, Domain
-from dualquery.table.periods import Calendar
+from dualquery.table.persons import Calendar
 
 SCHEMA = """
 [table]

@@ -17,7 +17,7 @@ from dualquery.cli import run
 from dualquery.errors import SchemaError
 from dualquery.fitting.totals import Totals, whole_matrix
 from dualquery.ledger.books import Books, create
-from dualquery.privacy.neighbours import ReplaceWithin
+from dualquery.privacy.budget import ReplaceWithin
 from dualquery.queries.tables import Tables
 from dualquery.releases import sentences
 from dualquery.releases.verify import verify

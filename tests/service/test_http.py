@@ -19,8 +19,8 @@ from dualquery.service import tokens
 from dualquery.service.app import HEADERS
 from dualquery.service.client import Client, RefusedError
 from dualquery.service.journal import ledger_status
-from dualquery.service.limits import ProblemError, RequestRate
 from dualquery.service.requests import Service
+from dualquery.service.settings import ProblemError, RequestRate
 from tests.service import small
 from tests.service.conftest import Make, Running, running
 

@@ -17,8 +17,7 @@ from typing import Any
 import pytest
 
 from dualquery.errors import DualQueryError, LedgerError
-from dualquery.interactive import rule
-from dualquery.interactive.journal import KINDS, Fired, Fixed, Prepaid, read
+from dualquery.interactive import KINDS, Fired, Fixed, Prepaid, read, rule
 from dualquery.ledger.journal import Storage
 from dualquery.ledger.storage import AwayError
 from dualquery.privacy.curator import Curator

@@ -10,8 +10,7 @@ from threading import Thread
 
 import pytest
 
-from dualquery.interactive import rule
-from dualquery.interactive.journal import KINDS, Fired, Prepaid, read
+from dualquery.interactive import KINDS, Fired, Prepaid, read, rule
 from dualquery.ledger.journal import Storage
 from dualquery.service.journal import ledger_status
 from tests.service import small

@@ -23,11 +23,11 @@ from uvicorn.server import ServerState
 
 import dualquery
 from dualquery import Accounting, Budget, Neighbours
-from dualquery.interactive.journal import Burned, Fired
+from dualquery.interactive import Burned, Fired
 from dualquery.service.app import configured
 from dualquery.service.journal import ledger_status
-from dualquery.service.limits import Daily, ProblemError
 from dualquery.service.run import begin, opened
+from dualquery.service.settings import Daily, ProblemError
 from tests.service.conftest import Make, Running, running
 
 SIZES = {"a": 24, "b": 25, "c": 28}  # 16,800 cells

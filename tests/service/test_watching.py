@@ -23,8 +23,8 @@ from dualquery.ledger.storage import AwayError
 from dualquery.privacy.thresholds import HazardTest
 from dualquery.service import worker
 from dualquery.service.journal import ledger_status
-from dualquery.service.limits import Departure, RequestCounts
 from dualquery.service.run import opened, quantum_for, rehearse
+from dualquery.service.settings import Departure, RequestCounts
 from tests.service import small
 from tests.service.conftest import Make, Running, ask, running, token
 

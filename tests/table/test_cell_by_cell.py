@@ -31,11 +31,11 @@ import pytest
 from dualquery.errors import DataError
 from dualquery.releases.synthesizer import array_as_table
 from dualquery.table.cells import floats_of, of_objects, texts_of
-from dualquery.table.codes import OpenText
 from dualquery.table.dates import dates
 from dualquery.table.domain import Categorical, Column, Domain, Items, Numeric
 from dualquery.table.draft import schema_draft
 from dualquery.table.encoding import encode, encoded, record_blocks
+from dualquery.table.graph import OpenText
 from dualquery.table.persons import owners_of
 from dualquery.table.reading import read_table
 from dualquery.table.reading.source import WantedColumns

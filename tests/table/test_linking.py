@@ -18,8 +18,7 @@ from hypothesis import strategies as some
 
 from dualquery.errors import DataError
 from dualquery.table.encoding import encode
-from dualquery.table.linking import units_in
-from dualquery.table.units import Units
+from dualquery.table.units import Units, units_in
 from tests.house import HOUSEHOLDS, database_in
 
 DOMAIN = database_in()

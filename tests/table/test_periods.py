@@ -12,7 +12,7 @@ from dualquery import DataError, SchemaError, encode
 from dualquery.counting.opening import open_counter
 from dualquery.queries.derived import number_of_records
 from dualquery.table.dates import period_of, period_text
-from dualquery.table.periods import CALENDARS, Calendar, kept
+from dualquery.table.persons import CALENDARS, Calendar, kept
 from dualquery.table.schema import parse_schema, schema_text
 
 SCHEMA = """

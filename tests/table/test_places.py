@@ -9,12 +9,12 @@ import pandas as pd
 import pytest
 
 import dualquery
-from dualquery.counting.counter import SpilledCounter
+from dualquery.counting import SpilledCounter
 from dualquery.errors import DataError, SchemaError
 from dualquery.queries.families import from_texts
 from dualquery.queries.statistics import BinSums
 from dualquery.table.encoding import decode, encode, record_blocks
-from dualquery.table.places import HALF, MOST, has_places
+from dualquery.table.records import HALF, MOST, has_places
 from dualquery.table.schema import parse_schema, schema_text
 
 SCHEMA = parse_schema(

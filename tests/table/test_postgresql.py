@@ -11,7 +11,7 @@ import pyarrow.parquet as pq
 import pytest
 
 from dualquery.cli import run
-from dualquery.counting.counter import MemoryCounter, SpilledCounter
+from dualquery.counting import MemoryCounter, SpilledCounter
 from dualquery.counting.opening import open_counter
 from dualquery.errors import DataError
 from dualquery.queries.families import from_spec

@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from dualquery.table.tree import FINEST, LEVELS, Tree, edges_of, onto_simplex
+from dualquery.table.binning import FINEST, LEVELS, Tree, edges_of, onto_simplex
 
 
 def grown(numbers: np.ndarray, unit: float, sigma: float, seed: int = 0) -> Tree:

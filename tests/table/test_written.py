@@ -8,8 +8,7 @@ import pyarrow as pa
 import pytest
 
 from dualquery import DataError
-from dualquery.table.reading import read_table
-from dualquery.table.written import (
+from dualquery.releases.draft_columns import (
     FORMS,
     days_written,
     forms_of,
@@ -17,6 +16,7 @@ from dualquery.table.written import (
     sorted_by,
     texts_table,
 )
+from dualquery.table.reading import read_table
 
 
 @pytest.mark.parametrize(

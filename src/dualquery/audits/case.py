@@ -28,16 +28,13 @@ from functools import lru_cache
 import numpy as np
 from numpy.typing import NDArray
 
-from dualquery.bisection import halved
 from dualquery.errors import DualQueryError
-from dualquery.privacy.budget import Budget
+from dualquery.privacy.budget import Budget, Neighbours
 from dualquery.privacy.ledger import Ledger
-from dualquery.privacy.neighbours import Neighbours
 from dualquery.randomness import Entropy, SeededEntropy, SystemEntropy
 from dualquery.table.domain import Categorical, Domain, Items, Numeric
-from dualquery.table.places import MOST
-from dualquery.table.records import Records
-from dualquery.types import Integers, Reals
+from dualquery.table.records import MOST, Records
+from dualquery.types import Integers, Reals, halved
 
 _STEPS = 60  # halvings: far below the error of counting
 _MARGIN = 1e-9  # more than the rounding of a sum of logarithms

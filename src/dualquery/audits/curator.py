@@ -42,20 +42,16 @@ from dualquery.audits.case import (
     Tell,
     pair_of,
 )
-from dualquery.bisection import first_whole
-from dualquery.counting.counter import MemoryCounter
+from dualquery.counting import MemoryCounter
 from dualquery.mechanisms.distances import factored
-from dualquery.privacy.budget import Accounting, Budget
+from dualquery.privacy.budget import Accounting, Budget, Neighbours, Sensitivity
 from dualquery.privacy.curator import Curator
 from dualquery.privacy.events import Event, GaussianMeasurement, LaplaceMeasurement, Selection
-from dualquery.privacy.ledger import Ledger, smallest_gaussian_scale
-from dualquery.privacy.neighbours import Neighbours, Sensitivity
+from dualquery.privacy.ledger import Ledger, Price, least_gaussian, smallest_gaussian_scale
 from dualquery.privacy.noise import FEW, Gaussian, Laplace, Noise
-from dualquery.privacy.prices import Price, least_gaussian
 from dualquery.privacy.scores import Score, SignedErrors, TableErrors, rate_within
 from dualquery.privacy.thresholds import HazardTest
 from dualquery.queries.binary import HeldItems, HeldPairs
-from dualquery.queries.countable import NOTHING, Bound, Countable, Derived, Together
 from dualquery.queries.derived import (
     FINE,
     WEIGHT,
@@ -69,27 +65,31 @@ from dualquery.queries.derived import (
 from dualquery.queries.distances import Knots, distances_to
 from dualquery.queries.families import from_texts
 from dualquery.queries.statistics import (
+    NOTHING,
     BinSums,
     Blocks,
+    Bound,
     CoarseEdges,
+    Countable,
+    Derived,
     DistinctTexts,
     LikelyPairs,
     SortedCells,
     TextCounts,
+    Together,
     degrees,
 )
 from dualquery.queries.tables import Tables
 from dualquery.queries.views import Tallies, View, ViewTables
 from dualquery.queries.workload import Workload
 from dualquery.randomness import Entropy, SeededEntropy
-from dualquery.table.codes import codes_table
+from dualquery.releases.draft_columns import FORMS, forms_of
 from dualquery.table.database import Linked, database_of
 from dualquery.table.domain import Categorical, Domain
-from dualquery.table.graph import graph_of
+from dualquery.table.graph import codes_table, graph_of
 from dualquery.table.points import GRID, STEPS, points_of
 from dualquery.table.units import units_of
-from dualquery.table.written import FORMS, forms_of
-from dualquery.types import Integers, Reals, Words
+from dualquery.types import Integers, Reals, Words, first_whole
 
 BLOCK = 20_000  # copies of one call
 EPSILON = Fraction(2)

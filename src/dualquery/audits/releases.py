@@ -41,15 +41,14 @@ from dualquery.audits.case import (
     repeated,
 )
 from dualquery.audits.curator import CUTS, EDGE, FAR, HOUSE_TABLES, HOUSEHOLD, LISTED, LOOK_UPS, PLACES
-from dualquery.counting.counter import MemoryCounter
+from dualquery.counting import MemoryCounter
 from dualquery.errors import DualQueryError
 from dualquery.mechanisms.artefact import Artefact
 from dualquery.mechanisms.mechanism import Task
 from dualquery.mechanisms.wishes import MECHANISMS
-from dualquery.privacy.budget import Accounting, Budget
+from dualquery.privacy.budget import Accounting, Budget, Neighbours
 from dualquery.privacy.curator import Curator
 from dualquery.privacy.ledger import Ledger
-from dualquery.privacy.neighbours import Neighbours
 from dualquery.queries.families import from_texts
 from dualquery.queries.tables import Tables
 from dualquery.queries.workload import Workload

@@ -42,9 +42,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from dualquery.beliefs.factored import Products
-from dualquery.compiled import njit
 from dualquery.errors import DualQueryError
-from dualquery.game.play import Heard, Record
+from dualquery.game import Heard, Record
+from dualquery.loops import njit
 from dualquery.queries.group import NONE
 from dualquery.queries.workload import Workload
 from dualquery.types import Fractions, Integers, Ints, Reals

@@ -26,8 +26,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from dualquery.beliefs.histogram import Histogram, uniform
-from dualquery.compiled import njit
-from dualquery.pool import in_shares
+from dualquery.loops import in_shares, njit
 from dualquery.queries.group import NONE, Predicates
 from dualquery.queries.workload import Workload
 from dualquery.table.domain import Domain

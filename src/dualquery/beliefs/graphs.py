@@ -6,8 +6,8 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
-from dualquery.compiled import njit, popcount
-from dualquery.game.play import Heard
+from dualquery.game import Heard
+from dualquery.loops import njit, popcount
 from dualquery.queries.cuts import Cuts
 from dualquery.queries.workload import Workload
 from dualquery.types import Integers, Reals, Words

@@ -19,9 +19,8 @@ from math import prod
 
 import numpy as np
 
-from dualquery.compiled import njit
 from dualquery.errors import QueryError
-from dualquery.pool import in_shares
+from dualquery.loops import in_shares, njit
 from dualquery.types import Cells, Flags, Integers, Ints, Reals
 
 MOST_CELLS = 1 << 27  # 1 GiB of float64

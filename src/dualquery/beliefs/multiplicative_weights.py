@@ -41,7 +41,7 @@ import numpy as np
 
 from dualquery.beliefs.factored import Factored
 from dualquery.errors import DualQueryError
-from dualquery.game.play import Heard, TableQuery
+from dualquery.game import Heard, TableQuery
 from dualquery.table.domain import Domain
 from dualquery.types import Cells, Reals, Set
 

@@ -13,8 +13,8 @@ from dataclasses import dataclass
 import numpy as np
 
 from dualquery.beliefs.multiplicative_weights import Schedule
-from dualquery.compiled import njit
-from dualquery.game.play import Heard
+from dualquery.game import Heard
+from dualquery.loops import njit
 from dualquery.queries.distances import UNIT, Distances
 from dualquery.queries.lists import Lists
 from dualquery.queries.workload import Workload

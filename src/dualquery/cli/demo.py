@@ -12,8 +12,7 @@ from dualquery.cli import output
 from dualquery.cli.flags import argument, option, with_flags
 from dualquery.cli.output import ProgressBars, fraction
 from dualquery.errors import writing
-from dualquery.privacy.budget import Budget, default_delta
-from dualquery.privacy.neighbours import Neighbours
+from dualquery.privacy.budget import Budget, Neighbours, default_delta
 
 if TYPE_CHECKING:
     from dualquery.audits.case import Finding
@@ -245,8 +244,8 @@ def audit(
     dualquery audit mwem dualquery --runs 50000 --json
     ```
     """
-    from dualquery.audits.audit import audit as attack
-    from dualquery.audits.audit import chosen_cases
+    from dualquery.audits import audit as attack
+    from dualquery.audits import chosen_cases
 
     with ProgressBars(wanted=not (json or quiet)) as progress:
         found = attack(chosen_cases(mechanisms or []), quick=quick, runs=runs, seed=seed, progress=progress)
@@ -297,7 +296,7 @@ def desk(folder: Path = Path("."), port: int = 0, browser: bool = False, quiet: 
     dualquery desk survey-2025 --browser
     ```
     """
-    from dualquery.desk.run import run, shown_by_browser
+    from dualquery.desk import run, shown_by_browser
 
     with ExitStack() as during:
 

@@ -17,13 +17,12 @@ import typer
 
 from dualquery.errors import BudgetError, DataError
 from dualquery.mechanisms import wishes
-from dualquery.privacy.budget import Accounting, Budget, default_delta
-from dualquery.privacy.neighbours import Neighbours
+from dualquery.privacy.budget import Accounting, Budget, Neighbours, default_delta
 
 if TYPE_CHECKING:
-    from dualquery.table.linking import AnyDatabase
     from dualquery.table.reading import AnyTable
     from dualquery.table.schema import Schema
+    from dualquery.table.units import AnyDatabase
 
 SPEC = (
     "What to ask: `marginals:K[:ATTRIBUTE]`, `random:K:COUNT[:SEED]`, `random-literals:K:COUNT[:SEED]`, "
@@ -292,7 +291,7 @@ def source_of(
     master: str | None = None,
 ) -> AnyTable | AnyDatabase:
     from dualquery.table.database import Database
-    from dualquery.table.linking import wanted_of
+    from dualquery.table.units import wanted_of
 
     database = schema.domain if isinstance(schema.domain, Database) else None
     if database and named is not None:

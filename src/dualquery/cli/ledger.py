@@ -9,8 +9,8 @@ from typing import TYPE_CHECKING
 from dualquery.cli import output
 from dualquery.cli.flags import argument, budget_from, option, table_of, with_flags
 from dualquery.errors import BudgetError, QueryError
-from dualquery.pool import limited
-from dualquery.privacy.neighbours import Neighbours
+from dualquery.loops import limited
+from dualquery.privacy.budget import Neighbours
 
 if TYPE_CHECKING:
     from dualquery.ledger.book import Book, Statement
@@ -60,7 +60,7 @@ def create(
     ```
     """
     from dualquery.ledger.books import create as create_book
-    from dualquery.table.periods import Calendar
+    from dualquery.table.persons import Calendar
 
     if (by is None) != (calendar is None):
         raise BudgetError("--by and --calendar belong together; give both, or none")

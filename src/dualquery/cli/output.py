@@ -153,7 +153,7 @@ def fraction(value: float | None) -> str:
 
 
 def errors(mean: float | None, maximum: float | None, kind: str) -> str:
-    from dualquery.kinds.kind import kind_named
+    from dualquery.kinds import kind_named
 
     return f"mean {fraction(mean)}, max {fraction(maximum)} ({kind_named(kind).fractions})"
 
@@ -278,7 +278,7 @@ def _kernels() -> int:
     """How many kernels the loaded modules have: what a first run may have to compile."""
     from numba.core.registry import CPUDispatcher
 
-    from dualquery.compiled import Later
+    from dualquery.loops import Later
 
     modules = [module for name, module in list(sys.modules.items()) if name.startswith("dualquery.")]
     known = {id(each): each for module in modules for each in vars(module).values()}

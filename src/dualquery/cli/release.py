@@ -12,9 +12,8 @@ import typer
 from dualquery.cli import output
 from dualquery.cli.flags import Machines, budget_from, option, source_of, with_flags, with_mechanism_flags
 from dualquery.errors import writing
-from dualquery.pool import limited
-from dualquery.privacy.budget import Accounting
-from dualquery.privacy.neighbours import Neighbours
+from dualquery.loops import limited
+from dualquery.privacy.budget import Accounting, Neighbours
 
 if TYPE_CHECKING:
     from dualquery.privacy.budget import Budget
@@ -234,14 +233,12 @@ def release(
         from dualquery.releases import make
         from dualquery.releases.arguments import working_on
         from dualquery.releases.folder import refuse_occupied
-        from dualquery.releases.number_of_records import shared_rows
-        from dualquery.releases.plan import check_mechanism
+        from dualquery.releases.plan import check_mechanism, shared_rows
         from dualquery.releases.public import refuse_same
         from dualquery.releases.reuse import refuse_another_table
         from dualquery.releases.seal import read_private_key
         from dualquery.table.drafting import several_rows
-        from dualquery.table.linking import one_table
-        from dualquery.table.reading import first_rows
+        from dualquery.table.reading import first_rows, one_table
         from dualquery.table.schema import read_schema
 
         heard: list[str] = []
@@ -257,7 +254,8 @@ def release(
         source = source_of(table, named, described, engine, master)
         for each in given["prior"] or ():
             refuse_same(each, table)
-        refuse_another_table(given["draft"], table if described.domain.inner else one_table(source))
+        if given["draft"] is not None:
+            refuse_another_table(given["draft"], table if described.domain.inner else one_table(source))
         for each in given["totals"] or ():
             refuse_same(each, table, "table of totals")
         counter = make.counting(source, described, neighbours, given.get("memory"), progress)
@@ -353,7 +351,7 @@ def program(schema: Path, queries: list[str], out: Path, samples: int = 1000, se
     import numpy as np
 
     from dualquery.game.query_players import net_weights
-    from dualquery.mechanisms.dual_query.game import clauses_of
+    from dualquery.mechanisms.dual_query import clauses_of
     from dualquery.oracles.program import mps
     from dualquery.queries.families import from_spec
     from dualquery.table.schema import read_schema

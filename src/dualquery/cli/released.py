@@ -199,8 +199,8 @@ def fit(
     ```
     """
     with output.ProgressBars(wanted=not quiet) as progress:
-        from dualquery.releases.fitted import fit as fitted
         from dualquery.releases.folder import refuse_occupied
+        from dualquery.releases.refit import fit as fitted
 
         refuse_occupied(out)
         made = fitted(tables, schema=schema, origin=origin, records=records, progress=progress)
@@ -267,8 +267,7 @@ def _quality(
 ) -> None:
     import os
 
-    from dualquery.releases.quality import quality
-    from dualquery.releases.quality_page import page
+    from dualquery.releases.quality import quality, quality_page
 
     found = quality(release, table, target=target, holdout=holdout, progress=progress)
     with (
@@ -277,7 +276,7 @@ def _quality(
             os.open(html, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600), "w", encoding="utf-8"
         ) as stream,
     ):
-        stream.write(page(found, release))
+        stream.write(quality_page(found, release))
 
 
 def print_evaluation(found: Evaluation) -> None:

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 from dualquery.cli.flags import argument, budget_from, option, table_of, with_flags
 from dualquery.cli.output import ProgressBars, say
 from dualquery.errors import SchemaError, writing
-from dualquery.privacy.neighbours import Neighbours
+from dualquery.privacy.budget import Neighbours
 
 if TYPE_CHECKING:
     from dualquery.releases.arguments import GivenBudget

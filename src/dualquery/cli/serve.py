@@ -16,7 +16,7 @@ from typer.core import TyperGroup
 from dualquery.cli import output
 from dualquery.cli.flags import argument, option, with_flags
 from dualquery.errors import DualQueryError, QueryError
-from dualquery.privacy.neighbours import Neighbours
+from dualquery.privacy.budget import Neighbours
 
 if TYPE_CHECKING:
     from dualquery.ledger.chain import Witness
@@ -433,7 +433,7 @@ def _question(question: str | None, by: list[str] | None) -> str:
 
 def _written(name: str) -> str:
     """A name as the language reads it; the number of an item stands behind the name of its block."""
-    from dualquery.queries.language.vocabulary import quoted_where_needed
+    from dualquery.queries.language import quoted_where_needed
 
     block, bracket, number = name.rpartition("[")
     if bracket and number[:-1].isdecimal() and number.endswith("]"):

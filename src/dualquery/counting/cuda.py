@@ -22,8 +22,8 @@ from numpy.typing import NDArray
 
 from dualquery.card import CardError, Workplace, free_bytes, kernels
 from dualquery.queries.conjunctions import Conjunctions, Parities, used_predicates
-from dualquery.queries.countable import Countable
 from dualquery.queries.group import NONE, Predicates, padded
+from dualquery.queries.statistics import Countable
 from dualquery.queries.tables import Tables
 from dualquery.table.records import BitItems, Records
 from dualquery.types import Integers

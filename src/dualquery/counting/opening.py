@@ -16,7 +16,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from dualquery.counting.counter import (
+from dualquery.counting import (
     CPU,
     Counter,
     Engine,
@@ -25,23 +25,23 @@ from dualquery.counting.counter import (
     SpilledUnits,
     StoredNumbers,
     WeighedCounter,
+    is_spark_frame,
 )
 from dualquery.counting.cuda import Cuda
-from dualquery.counting.spark import SparkCounter, is_spark_frame
+from dualquery.counting.spark import SparkCounter
 from dualquery.errors import DualQueryError
 from dualquery.queries.conjunctions import Conjunctions, Parities
-from dualquery.queries.countable import Countable
 from dualquery.queries.kept_columns import MOST_BYTES, KeptColumns
 from dualquery.queries.lists import Lists
+from dualquery.queries.statistics import Countable
 from dualquery.queries.tables import Tables
 from dualquery.table.database import Database
 from dualquery.table.encoding import encode, record_blocks
-from dualquery.table.linking import AnyDatabase, one_table, tables_of
-from dualquery.table.periods import RunningSpan, Span
-from dualquery.table.reading import AnyTable, source_of
+from dualquery.table.persons import RunningSpan, Span
+from dualquery.table.reading import AnyTable, one_table, source_of
 from dualquery.table.records import BitItems, Records, SparseItems, as_lists
 from dualquery.table.schema import Schema
-from dualquery.table.units import Units
+from dualquery.table.units import AnyDatabase, Units, tables_of
 from dualquery.types import Done, Integers, Progress, no_progress
 
 MEMORY = 2_000_000_000  # bytes, where nobody says how many
@@ -60,42 +60,27 @@ def open_counter(
     progress: Done = no_progress,
 ) -> Counter:
     """Read and encode a table, at once or in blocks, as it takes more or less than `memory`."""
-
-    def opened(schema: Schema) -> Counter:
-        return _opened(
-            source,
-            schema,
-            records_per_person=records_per_person,
-            memory=memory,
-            engine=engine,
-            tell=tell,
-            progress=progress,
-        )
-
-    within = schema.within
-    if isinstance(within, RunningSpan):
-        parts = [
-            (opened(schema.during(Span(within.calendar, c, c))), times)
-            for c, times in within.weights().items()
-        ]
-        counter: Counter = WeighedCounter(parts)
-    else:
-        counter = opened(schema)
-    counter.within = within
+    counter = _whole(source, schema, records_per_person, memory, engine, tell, progress)
+    counter.within = schema.within
     return counter
 
 
-def _opened(
+def _whole(
     source: AnyTable | AnyDatabase,
     schema: Schema,
-    *,
     records_per_person: int | None,
     memory: int | None,
     engine: Engine | None,
     tell: Progress,
     progress: Done,
 ) -> Counter:
-    limit = MEMORY if memory is None else memory
+    limit, within = MEMORY if memory is None else memory, schema.within
+    if isinstance(within, RunningSpan):
+        of_one = (records_per_person, memory, engine, tell, progress)
+        days = within.weights().items()
+        return WeighedCounter(
+            [(_whole(source, schema.during(Span(within.calendar, c, c)), *of_one), x) for c, x in days]
+        )
     if isinstance(schema.domain, Database):
         tables = tables_of(source, schema.domain).values()
         if any(map(is_spark_frame, tables)):

@@ -31,20 +31,18 @@ from urllib.parse import unquote, urlsplit
 import numpy as np
 import pyarrow as pa
 
-from dualquery.counting.counter import CPU, Counter, Engine, counted_by
+from dualquery.counting import CPU, Counter, Engine, counted_by, is_spark_frame
 from dualquery.errors import DataError, DualQueryError
-from dualquery.pool import cores, limited
-from dualquery.queries.countable import Countable
+from dualquery.loops import cores, limited
+from dualquery.queries.statistics import Countable
 from dualquery.table.database import Database
 from dualquery.table.domain import Domain
 from dualquery.table.encoding import bin_of, by_person, encode, wanted_columns
-from dualquery.table.linking import tables_of, wanted_of
 from dualquery.table.reading import read_table
-from dualquery.table.reading.arrow import PARQUET_FILES
-from dualquery.table.reading.source import WantedColumns, choose, kind_of, reading
+from dualquery.table.reading.source import PARQUET_FILES, WantedColumns, choose, kind_of, reading
 from dualquery.table.records import Records
 from dualquery.table.schema import Schema
-from dualquery.table.units import Members, Units, units_of
+from dualquery.table.units import Members, Units, tables_of, units_of, wanted_of
 from dualquery.types import Done, Integers, no_progress
 
 BLOCK = "block binary, rows long, failed string"  # some encoded records, how many, or what is wrong with them
@@ -55,11 +53,6 @@ BIN = "bin of a person"
 BINS = 1 << 20
 AT_ONCE = 1 << 26  # bytes of partial numbers that the driver adds up by itself
 Batches = Iterator[pa.RecordBatch]
-
-
-def is_spark_frame(source: object) -> bool:
-    """Whether a table is a Spark DataFrame, be it of a session here or of a Spark Connect server."""
-    return type(source).__module__.startswith("pyspark.sql") and hasattr(source, "mapInArrow")
 
 
 class SparkCounter(Counter):

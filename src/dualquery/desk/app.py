@@ -26,15 +26,13 @@ from starlette.exceptions import HTTPException
 
 from dualquery import __version__
 from dualquery.desk import columns, commands
-from dualquery.desk.commands import Name, Strict
-from dualquery.desk.curve import curve_of
-from dualquery.desk.jobs import Jobs, written
+from dualquery.desk.commands import Jobs, Name, Strict, curve_of, written
 from dualquery.errors import DualQueryError
 from dualquery.releases.folder import REPORT, read_certificate
 from dualquery.releases.seal import CERTIFICATE
 from dualquery.releases.sentences import about, cost
 from dualquery.service.app import HEADERS, KINDS_OF_FILES, refused
-from dualquery.service.limits import ProblemError
+from dualquery.service.settings import ProblemError
 
 _PAGE = {
     "desk": ("desk.js", "steps.js", "schema.js", "curve.js"),

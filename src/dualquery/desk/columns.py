@@ -19,7 +19,7 @@ from pydantic import Field
 
 from dualquery.desk.commands import Name, Strict, WantedTable
 from dualquery.errors import SchemaError
-from dualquery.service.limits import ProblemError
+from dualquery.service.settings import ProblemError
 from dualquery.table.columns import Categorical
 from dualquery.table.domain import Column, Domain, Items
 from dualquery.table.draft import OPEN, certificate_beside

@@ -25,9 +25,8 @@ from itertools import combinations
 import numpy as np
 from numpy.typing import NDArray
 
-from dualquery.compiled import njit
 from dualquery.fitting.measured import HALF_NORMAL, LEAST
-from dualquery.pool import in_shares, plain_algebra, together
+from dualquery.loops import in_shares, njit, plain_algebra, together
 from dualquery.types import Cells, Reals, Set
 
 DEPENDENCE = 0.5  # θ of a pair; larger sets depend as sampling makes them. Doubled: adult +1.7%

@@ -17,13 +17,11 @@ import math
 import numpy as np
 from numpy.typing import NDArray
 
-from dualquery.compiled import four_sums, njit
 from dualquery.fitting.cpu import STEP, word_of
-from dualquery.pool import in_shares
+from dualquery.loops import four_sums, in_shares, njit
 from dualquery.table.domain import Categorical, Column, Items
 from dualquery.table.numbers import Numeric
-from dualquery.table.places import has_places
-from dualquery.table.records import Records
+from dualquery.table.records import Records, has_places
 from dualquery.types import Reals
 
 SWEEPS = 8

@@ -25,9 +25,8 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from dualquery.compiled import LANES, add_up, njit, popcount
 from dualquery.fitting.fitter import RAREST, Chains, ItemTargets, Seeds, Targets
-from dualquery.pool import in_shares
+from dualquery.loops import LANES, add_up, in_shares, njit, popcount
 from dualquery.table.records import pack_bits
 from dualquery.types import Cells, Integers, Set
 

@@ -31,7 +31,7 @@ from dualquery.fitting.fitter import (
 from dualquery.fitting.measured import Measured, MeasuredTables, interactions_told
 from dualquery.fitting.posteriors import denoised, likely_larger, likely_pairs, tree_lean, tree_of
 from dualquery.fitting.smooth import Slopes, heard_of
-from dualquery.game.play import Transcript
+from dualquery.game import Transcript
 from dualquery.queries.rules import structural_zeros, zeros_of
 from dualquery.queries.tables import Tables, centred
 from dualquery.table.domain import Domain

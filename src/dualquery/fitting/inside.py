@@ -21,15 +21,13 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from dualquery.compiled import njit
 from dualquery.fitting.copula import hidden_normals
 from dualquery.fitting.measured import Measured, Numbers
-from dualquery.pool import together
+from dualquery.loops import njit, together
 from dualquery.queries.statistics import BinSums
 from dualquery.table.domain import Domain
 from dualquery.table.numbers import Numeric, quantiles_in_bins, shuffled, spread
-from dualquery.table.places import MOST, Places, has_places, places_of, widths_of
-from dualquery.table.records import Records
+from dualquery.table.records import MOST, Places, Records, has_places, places_of, widths_of
 from dualquery.types import Integers, Reals
 
 WITHIN = "within"

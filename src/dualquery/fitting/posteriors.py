@@ -22,11 +22,10 @@ from functools import lru_cache
 import numpy as np
 from numpy.typing import NDArray
 
-from dualquery.compiled import njit
 from dualquery.fitting.fitter import RAREST
 from dualquery.fitting.measured import LEAST, MeasuredTables, onto_simplex
 from dualquery.fitting.shrink import CLEAR, FEW_STEPS, points, relative_posterior, shrunk
-from dualquery.pool import in_shares, plain_algebra
+from dualquery.loops import in_shares, njit, plain_algebra
 from dualquery.queries.tables import Tables, centred
 from dualquery.table.records import Records
 from dualquery.types import Cells, Integers, Reals, Set

@@ -18,7 +18,6 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from dualquery.compiled import njit
 from dualquery.fitting.fitter import RAREST
 from dualquery.fitting.measured import LEAST, Measured, MeasuredTables, onto_simplex
 from dualquery.fitting.prior import (
@@ -38,6 +37,7 @@ from dualquery.fitting.prior import (
 from dualquery.fitting.reweighting import joined, reweighted
 from dualquery.fitting.shrink import relative_posterior
 from dualquery.fitting.views import Everything, Likely, MeasuredViews, fitted_units, size_law
+from dualquery.loops import njit
 from dualquery.queries.tables import centred
 from dualquery.queries.views import WHOLE, Tallies, View
 from dualquery.table.database import starts_of

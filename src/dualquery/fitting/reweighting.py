@@ -24,8 +24,7 @@ from typing import Protocol
 import numpy as np
 from numpy.typing import NDArray
 
-from dualquery.compiled import njit
-from dualquery.pool import in_shares
+from dualquery.loops import in_shares, njit
 from dualquery.queries.tables import Tables, centred
 from dualquery.types import Cells, Integers, Reals, Set
 

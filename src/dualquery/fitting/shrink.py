@@ -15,8 +15,8 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from dualquery.compiled import njit
 from dualquery.fitting.measured import LEAST
+from dualquery.loops import njit
 from dualquery.types import Cells
 
 Prior = Callable[[Any], tuple[Cells, Cells]]  # centres and variances of some numbers, (numbers ×) components

@@ -28,10 +28,9 @@ from typing import NamedTuple
 
 import numpy as np
 
-from dualquery.compiled import njit
 from dualquery.fitting.measured import LEAST, PRODUCTS, SCORES, MeasuredTables
 from dualquery.fitting.posteriors import LEAST_PAIRS, MOST_VALUES, contrasts, turn_into
-from dualquery.pool import in_shares, plain_algebra
+from dualquery.loops import in_shares, njit, plain_algebra
 from dualquery.queries.tables import centred
 from dualquery.table.domain import Categorical, Column, Domain, Numeric
 from dualquery.types import Cells, Integers, Reals, Set

@@ -6,8 +6,8 @@ from math import sqrt
 
 import numpy as np
 
-from dualquery.compiled import njit
 from dualquery.fitting.cpu import GUMBEL, LOGISTIC, STEP, index_below, shuffle, word_of
+from dualquery.loops import njit
 from dualquery.queries.views import MOST_PAIRED
 
 _BITS, _PER_WORD = np.uint64(12), 5

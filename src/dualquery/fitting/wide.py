@@ -19,12 +19,11 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from dualquery.compiled import njit
 from dualquery.fitting.fit import passes, told
 from dualquery.fitting.fitter import Effort, Fitter, ItemTargets, Rows
 from dualquery.fitting.measured import Measured
 from dualquery.fitting.shrink import CLEAR, multiples
-from dualquery.pool import in_shares
+from dualquery.loops import in_shares, njit
 from dualquery.queries.binary import GRID, SHIFT, Axes, Binary
 from dualquery.table.domain import Domain, Items
 from dualquery.table.records import BitItems, ColumnCodes, Records, SparseItems, pack_bits, unpack_bits

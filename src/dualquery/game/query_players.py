@@ -7,12 +7,12 @@ from typing import Generic, NamedTuple, Protocol
 
 import numpy as np
 
-from dualquery.game.play import Challenge, Gives, Record, Replied, Said, Takes, Transcript
+from dualquery.game import Challenge, Gives, Record, Replied, Said, Takes, Transcript
 from dualquery.privacy.curator import Curator
 from dualquery.privacy.noise import Noise
 from dualquery.privacy.scores import Score, SignedErrors
 from dualquery.privacy.selection import Answers, Rate, Selected, unheard
-from dualquery.queries.countable import Countable
+from dualquery.queries.statistics import Countable
 from dualquery.queries.workload import Workload
 from dualquery.types import Integers, Ints
 

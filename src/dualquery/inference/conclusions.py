@@ -23,7 +23,7 @@ from dualquery.inference.functions import (
 )
 from dualquery.inference.regressions import Family, check, designed, fitted
 from dualquery.mechanisms.error_bars import Replica
-from dualquery.queries.language.vocabulary import unknown_name
+from dualquery.queries.language import unknown_name
 from dualquery.queries.models import ModelFormula, read_formula
 from dualquery.table.domain import Domain, Items
 from dualquery.table.encoding import decode

@@ -24,7 +24,7 @@ from dualquery.fitting.measured import Measured, MeasuredTables
 from dualquery.inference.inside import Placed, drawn_numbers, placed
 from dualquery.inference.moments import Moments, moments_of
 from dualquery.inference.tilt import Tilting, systematic
-from dualquery.pool import plain_algebra
+from dualquery.loops import plain_algebra
 from dualquery.queries.tables import attribute_codes
 from dualquery.table.cells import floats_of
 from dualquery.table.dates import Dates

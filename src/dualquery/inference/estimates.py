@@ -21,8 +21,7 @@ from math import atan, exp, isfinite, lgamma, log, pi, sqrt, tan
 import numpy as np
 import pyarrow as pa
 
-from dualquery.bisection import halved
-from dualquery.types import Reals
+from dualquery.types import Reals, halved
 
 LEVEL = 0.95
 MOST_NOISE = 10.0

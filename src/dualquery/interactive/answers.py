@@ -14,7 +14,7 @@ from typing import TypeAlias
 import numpy as np
 
 from dualquery.errors import BudgetError, QueryError
-from dualquery.interactive.journal import Answered
+from dualquery.interactive import Answered
 from dualquery.mechanisms.error_bars import STUDENT, bar_from_mean, narrowest
 from dualquery.privacy.conversion import UNITS
 from dualquery.queries.kept_columns import KeptColumns

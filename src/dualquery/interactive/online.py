@@ -17,6 +17,18 @@ from typing import Any
 import numpy as np
 
 from dualquery.errors import BudgetError, LedgerError, QueryError
+from dualquery.interactive import (
+    LONGEST_NOTE,
+    Bought,
+    Charged,
+    Closed,
+    Fired,
+    Journal,
+    JournalEntry,
+    Prepaid,
+    Rested,
+    Serving,
+)
 from dualquery.interactive.answers import (
     FREE,
     AnswerBars,
@@ -29,18 +41,6 @@ from dualquery.interactive.answers import (
     Quote,
     Status,
     in_records,
-)
-from dualquery.interactive.journal import (
-    LONGEST_NOTE,
-    Bought,
-    Charged,
-    Closed,
-    Fired,
-    Journal,
-    JournalEntry,
-    Prepaid,
-    Rested,
-    Serving,
 )
 from dualquery.interactive.rule import (
     Known,

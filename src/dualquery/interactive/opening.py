@@ -10,11 +10,10 @@ from collections.abc import Mapping, Sequence
 from fractions import Fraction
 
 from dualquery.beliefs.weighted_rows import WeightedRows, WholeUniverse
-from dualquery.counting.counter import Counter
+from dualquery.counting import Counter
 from dualquery.counting.opening import ColumnCounter, true_digest
 from dualquery.errors import BudgetError, DualQueryError, LedgerError
-from dualquery.interactive.answers import Json, named, refuse_not_private, words_of
-from dualquery.interactive.journal import (
+from dualquery.interactive import (
     FORMAT,
     Burned,
     Fixed,
@@ -25,6 +24,7 @@ from dualquery.interactive.journal import (
     Planned,
     Reopened,
 )
+from dualquery.interactive.answers import Json, named, refuse_not_private, words_of
 from dualquery.interactive.online import Online
 from dualquery.interactive.rule import (
     PROMISED,
@@ -38,12 +38,11 @@ from dualquery.interactive.rule import (
     of_questions,
     order_of,
 )
-from dualquery.kinds.kind import kind_named, not_of_this_table
+from dualquery.kinds import kind_named, not_of_this_table
 from dualquery.privacy.accounting import rho_cap
-from dualquery.privacy.budget import Accounting, Budget, decimal
+from dualquery.privacy.budget import Accounting, Budget, Neighbours, decimal
 from dualquery.privacy.conversion import UNITS, units
 from dualquery.privacy.curator import Curator
-from dualquery.privacy.neighbours import Neighbours
 from dualquery.queries.group import Digest
 from dualquery.queries.question import QuestionReader
 from dualquery.queries.workload import Workload
@@ -51,8 +50,7 @@ from dualquery.randomness import entropy_from
 from dualquery.releases.arguments import for_callers
 from dualquery.releases.make import counting, public_schema
 from dualquery.releases.make import release as make_release
-from dualquery.releases.number_of_records import shared_rows
-from dualquery.releases.plan import warnings_of
+from dualquery.releases.plan import shared_rows, warnings_of
 from dualquery.releases.release import Release
 from dualquery.table.domain import Domain
 from dualquery.table.reading import AnyTable

@@ -30,10 +30,8 @@ from functools import cached_property, lru_cache
 from statistics import NormalDist
 
 from dualquery.beliefs.weighted_rows import MeasuredQuestion, WeightedRows
-from dualquery.bisection import first_whole
 from dualquery.errors import BudgetError, LedgerError, QueryError
-from dualquery.interactive.answers import CONFIDENCE, FREE, Badge, Cost, Left, Quote, percent
-from dualquery.interactive.journal import (
+from dualquery.interactive import (
     Account,
     Answered,
     Bought,
@@ -45,6 +43,7 @@ from dualquery.interactive.journal import (
     Planned,
     Prepaid,
 )
+from dualquery.interactive.answers import CONFIDENCE, FREE, Badge, Cost, Left, Quote, percent
 from dualquery.privacy.budget import Accounting, Budget, decimal
 from dualquery.privacy.conversion import (
     UNITS,
@@ -59,9 +58,10 @@ from dualquery.privacy.events import EarlierRelease, GaussianMeasurement
 from dualquery.privacy.ledger import Ledger
 from dualquery.privacy.noise import Gaussian
 from dualquery.privacy.thresholds import HazardTest, Slot, SparseVector, Test
-from dualquery.queries.countable import ONE_CELL
 from dualquery.queries.question import Question, QuestionReader
+from dualquery.queries.statistics import ONE_CELL
 from dualquery.table.domain import Domain
+from dualquery.types import first_whole
 
 TESTS: dict[str, type[Test]] = {"hazard": HazardTest, "sparse-vector": SparseVector}
 PROMISED = "sparse-vector"  # the test of online private multiplicative weights

@@ -6,7 +6,7 @@ import numpy as np
 
 from dualquery import example, plots
 from dualquery.beliefs.weighted_rows import ONE, WeightedRows
-from dualquery.kinds.kind import Kind, Stored, not_of_this_table
+from dualquery.kinds import Kind, Stored, not_of_this_table
 from dualquery.mechanisms import distances, graphs, lists
 from dualquery.mechanisms.artefact import Artefact, SyntheticUnits
 from dualquery.mechanisms.distances import DistanceCurves, middle
@@ -18,9 +18,8 @@ from dualquery.queries.distances import DISTANCES
 from dualquery.queries.language.units import UNITS
 from dualquery.queries.lists import LOOK_UPS
 from dualquery.queries.workload import affordable_order
-from dualquery.table.codes import CodeTable
 from dualquery.table.database import Database
-from dualquery.table.graph import Graph
+from dualquery.table.graph import CodeTable, Graph
 from dualquery.table.points import GRID, KNOTS, Metric, Points
 from dualquery.table.records import Records
 

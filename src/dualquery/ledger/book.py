@@ -25,13 +25,12 @@ from dualquery.privacy.accounting import (
     pure_cap,
     rho_cap,
 )
-from dualquery.privacy.budget import Accounting, Budget, decimal
+from dualquery.privacy.budget import Accounting, Budget, Neighbours, decimal
 from dualquery.privacy.conversion import UNITS, best_order, epsilon_of, renyi_cap, renyi_epsilon, rho_units_of
 from dualquery.privacy.conversion import units as units_of
 from dualquery.privacy.events import Event
 from dualquery.privacy.ledger import Ledger
-from dualquery.privacy.neighbours import Neighbours
-from dualquery.table.periods import Calendar, Span
+from dualquery.table.persons import Calendar, Span
 
 Place: TypeAlias = str | os.PathLike[str]  # of a ledger: a file or a URL
 

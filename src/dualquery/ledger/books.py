@@ -30,9 +30,8 @@ from dualquery.ledger.storage import (
     transaction,
 )
 from dualquery.privacy.accounting import MOST_RELEASES
-from dualquery.privacy.budget import Budget
-from dualquery.privacy.neighbours import Neighbours
-from dualquery.table.periods import MOST_PERIODS, Calendar, Span
+from dualquery.privacy.budget import Budget, Neighbours
+from dualquery.table.persons import MOST_PERIODS, Calendar, Span
 
 NO_BOOK = "this ledger has no book yet; make one with `dualquery ledger create`"
 

@@ -1,6 +1,6 @@
 """What the charges of a book come to where it keeps a calendar: releases of different periods do not add up.
 
-A record belongs to one period c (`table.periods`). Its cost is spent(c), the sum of the charges that cover c, because
+A record belongs to one period c (`table.persons`). Its cost is spent(c), the sum of the charges that cover c, because
 of the joint law of all releases only the factors that read c change with it: the whole sequence is (max ρ_c)-zCDP,
 adaptively and for ever (docs/privacy.md). The cap is on the largest spent(c).
 
@@ -20,7 +20,7 @@ from dataclasses import dataclass, field
 from typing import TypeAlias
 
 from dualquery.errors import DataError, LedgerError
-from dualquery.table.periods import Calendar
+from dualquery.table.persons import Calendar
 
 Parts: TypeAlias = Mapping[int, int]  # what a charge costs the records of each period
 

@@ -27,14 +27,13 @@ from numpy.typing import NDArray
 from dualquery.beliefs.graphs import CutMatrix, Fitted, MeasuredGraph, Pairs, Rectangles, fit, product_model
 from dualquery.fitting.shrink import learned, posterior
 from dualquery.mechanisms.graphs import RectangleGraph, WeightedGraph, classes_of
-from dualquery.mechanisms.mechanism import Mechanism, Outcome, Plan, Step, Task, hidden
-from dualquery.mechanisms.outcomes import last
+from dualquery.mechanisms.mechanism import Mechanism, Outcome, Plan, Step, Task, hidden, last
 from dualquery.mechanisms.rounds import MeasuredRounds, learner, priced, usual_rounds
 from dualquery.mechanisms.wishes import NoWishes, RoundsWishes
 from dualquery.privacy.budget import Accounting
 from dualquery.privacy.curator import Curator
+from dualquery.privacy.ledger import least_gaussian
 from dualquery.privacy.noise import Gaussian
-from dualquery.privacy.prices import least_gaussian
 from dualquery.queries.cuts import Cuts
 from dualquery.queries.statistics import Blocks, CoarseEdges, LikelyPairs, degrees, likely_pairs
 from dualquery.table.graph import Graph

@@ -37,14 +37,13 @@ from numpy.typing import NDArray
 from dualquery.beliefs.universes import Columns, CoordinateWeights, along_curves, knots
 from dualquery.errors import QueryError
 from dualquery.mechanisms.error_bars import BAR
-from dualquery.mechanisms.mechanism import Mechanism, Outcome, Plan, Step, Task, hidden
-from dualquery.mechanisms.outcomes import joined_rows, last
+from dualquery.mechanisms.mechanism import Mechanism, Outcome, Plan, Step, Task, hidden, joined_rows, last
 from dualquery.mechanisms.rounds import MeasuredRounds, learner, priced
 from dualquery.mechanisms.wishes import NoWishes, RoundsWishes
 from dualquery.privacy.budget import Accounting
 from dualquery.privacy.curator import Curator
+from dualquery.privacy.ledger import least_gaussian
 from dualquery.privacy.noise import Gaussian
-from dualquery.privacy.prices import least_gaussian
 from dualquery.queries.distances import UNIT, Distances, Factor, Knots
 from dualquery.queries.group import Group
 from dualquery.table.points import KNOTS, STEPS, Metric, Points

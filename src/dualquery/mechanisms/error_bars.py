@@ -41,14 +41,14 @@ from typing import TYPE_CHECKING, Any, NamedTuple, cast
 import numpy as np
 from numpy.typing import NDArray
 
-from dualquery.counting.counter import Counter, counted_by
+from dualquery.counting import Counter, counted_by
 from dualquery.fitting.fitter import REPLICAS
 from dualquery.fitting.prior import Trust
+from dualquery.loops import plain_algebra, together
 from dualquery.mechanisms.artefact import Artefact, SyntheticRecords
-from dualquery.pool import plain_algebra, together
-from dualquery.queries.countable import Countable
 from dualquery.queries.group import Group
 from dualquery.queries.random_families import Stream, hanging_questions, mixed_questions
+from dualquery.queries.statistics import Countable
 from dualquery.queries.views import over_units
 from dualquery.table.records import Records, SparseItems
 from dualquery.table.units import Units
@@ -358,7 +358,7 @@ def _drawn(rows: int, wanted: int, stream: Stream) -> NDArray[np.int64]:
 
 def _released_again(mechanism: Mechanism[Any, Any], plan: Plan[Any], table: Records, seed: int) -> Records:
     """What the mechanism makes of a table drawn; its number of records is told as that of the private one was."""
-    from dualquery.mechanisms.outcomes import finished_records
+    from dualquery.mechanisms.mechanism import finished_records
     from dualquery.privacy.curator import Curator
     from dualquery.privacy.ledger import Ledger
     from dualquery.privacy.scores import MOST_PUBLIC_ROWS

@@ -9,7 +9,7 @@ all of it (`fitting.views`).
 Shares of the budget, after 1% for the number of units where that is private: tables of units 16% (ones .4, pairs .6),
 pairs of rows 14%, tallies 21%, rows the rest (ones .2, pairs .8); within each group by (c_S · cells)^¼. Several child
 tables share alike. Where units have no attributes, all but rows have half. A database whose units have exactly one
-row each is played as one table (`mechanisms.single_rows`).
+row each is played as one table (`mechanisms.projection`).
 """
 
 from __future__ import annotations
@@ -26,12 +26,15 @@ from dualquery.fitting.fitter import COUNT_SECONDS, Effort
 from dualquery.fitting.measured import Measured, Numbers
 from dualquery.fitting.public_units import PublicUnits, fitted_with_public
 from dualquery.fitting.views import MeasuredViews, fitted_units, in_full, rows_in_full
-from dualquery.mechanisms import single_rows
 from dualquery.mechanisms.artefact import synthetic, usual_rows
 from dualquery.mechanisms.floors import HANGING
-from dualquery.mechanisms.mechanism import Mechanism, Outcome, Plan, Step, Task, hidden
-from dualquery.mechanisms.outcomes import synthetic_rows
-from dualquery.mechanisms.projection.game import with_fewer_rows
+from dualquery.mechanisms.mechanism import Mechanism, Outcome, Plan, Step, Task, hidden, synthetic_rows
+from dualquery.mechanisms.projection import (
+    one_row_each,
+    plan_single_rows,
+    run_single_rows,
+    with_fewer_rows,
+)
 from dualquery.mechanisms.shares import (
     LEAST_ROOM,
     MAX_ERROR,
@@ -46,10 +49,9 @@ from dualquery.mechanisms.shares import (
     unit_variance,
 )
 from dualquery.mechanisms.wishes import LinkedWishes
-from dualquery.privacy.budget import Accounting
+from dualquery.privacy.budget import Accounting, Neighbours
 from dualquery.privacy.curator import Curator
 from dualquery.privacy.ledger import Allowance
-from dualquery.privacy.neighbours import Neighbours
 from dualquery.queries.views import WHOLE, Tallies, View, ViewInteractions
 from dualquery.table.database import Database
 from dualquery.table.domain import Domain
@@ -94,8 +96,8 @@ class LinkedParameters:
 
 def plan(task: Task, wanted: LinkedWishes) -> Plan[Any]:
     database = _database(task.domain)
-    if single_rows.one_row_each(database):
-        return single_rows.plan(task, wanted)
+    if one_row_each(database):
+        return plan_single_rows(task, wanted)
     parts, words = _parts(database, measures_total(task))
     room = min(ROOM, (MOST_COUNT // (16 * task.rows * WHOLE)) ** 2)
     wanted_stages: list[tuple[str, float, int | None]] = [
@@ -237,7 +239,7 @@ def _cost(task: Task, database: Database, rows: int) -> tuple[float, int]:
 
 def run(plan: Plan[Any], curator: Curator, rng: np.random.Generator, progress: Progress) -> Outcome:
     if not isinstance(plan.parameters, LinkedParameters):
-        return single_rows.run(plan, curator, rng, progress)
+        return run_single_rows(plan, curator, rng, progress)
     task, chosen = plan.task, plan.parameters
     database, neighbours = _database(task.domain), task.budget.neighbours
     stages = [

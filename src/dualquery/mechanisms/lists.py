@@ -36,12 +36,12 @@ from dualquery.mechanisms.wishes import NoWishes, RoundsWishes
 from dualquery.privacy.budget import Accounting
 from dualquery.privacy.curator import Curator
 from dualquery.privacy.noise import Noise
-from dualquery.queries.countable import ONE_CELL
 from dualquery.queries.group import Group
 from dualquery.queries.lists import Catalogue, Lists, NamedCells, joined
+from dualquery.queries.statistics import ONE_CELL
 from dualquery.queries.workload import Workload
-from dualquery.table.codes import CodeTable, cells_of
 from dualquery.table.encoding import encode
+from dualquery.table.graph import CodeTable, cells_of
 from dualquery.types import Fractions, Progress, Reals
 
 FILE = "cells.parquet"

@@ -35,7 +35,7 @@ from dualquery.privacy.curator import Curator
 from dualquery.privacy.ledger import Allowance
 from dualquery.queries.derived import ScoreProducts, products_bound
 from dualquery.queries.statistics import BinSums
-from dualquery.table.places import MOST
+from dualquery.table.records import MOST
 
 SHARE = 0.02  # of the budget
 MOST_SHARE = 0.5

@@ -54,10 +54,20 @@ from dualquery.fitting.fit import passes, product_start, told
 from dualquery.fitting.fitter import Effort, Targets
 from dualquery.mechanisms.artefact import SyntheticRecords
 from dualquery.mechanisms.error_bars import BAR
-from dualquery.mechanisms.mechanism import Outcome, Plan, Step, Task, choice, hidden
+from dualquery.mechanisms.mechanism import (
+    NO_RECORDS,
+    Iterate,
+    Outcome,
+    Plan,
+    Step,
+    Task,
+    answers_only,
+    choice,
+    hidden,
+    last,
+)
 from dualquery.mechanisms.mwem import PASSES, MwemParameters, Updates, automatic_rounds, released_as_proven
 from dualquery.mechanisms.mwem import plan as plan_of_mwem
-from dualquery.mechanisms.outcomes import NO_RECORDS, Iterate, answers_only, last
 from dualquery.mechanisms.rounds import (
     AskedQueries,
     MeasuredRounds,
@@ -68,8 +78,8 @@ from dualquery.mechanisms.rounds import (
 )
 from dualquery.mechanisms.wishes import MirrorWishes, MwemWishes, RowsAndRoundsWishes
 from dualquery.privacy.curator import Curator
+from dualquery.privacy.ledger import equal_prices
 from dualquery.privacy.noise import Noise
-from dualquery.privacy.prices import equal_prices
 from dualquery.queries.derived import SHORT, Interactions
 from dualquery.queries.group import NONE
 from dualquery.queries.tables import Tables

@@ -50,9 +50,8 @@ from dualquery.beliefs.multiplicative_weights import Schedule, StepSize
 from dualquery.beliefs.universes import BasisIncidence, SignedMonomials
 from dualquery.errors import DualQueryError, QueryError
 from dualquery.mechanisms.error_bars import BAR
-from dualquery.mechanisms.mechanism import Outcome, Plan, Task
+from dualquery.mechanisms.mechanism import NO_RECORDS, Outcome, Plan, Task, answers_only, last
 from dualquery.mechanisms.mwem import PASSES
-from dualquery.mechanisms.outcomes import NO_RECORDS, answers_only, last
 from dualquery.mechanisms.rounds import MeasuredRounds, learner, priced, usual_rounds
 from dualquery.mechanisms.wishes import MonomialWishes
 from dualquery.privacy.curator import Curator

@@ -44,15 +44,14 @@ from dualquery.errors import QueryError
 from dualquery.fitting.shrink import shrunk as shrunk_by
 from dualquery.fitting.shrink import spreads
 from dualquery.fitting.wide import MeasuredItems
+from dualquery.mechanisms.artefact import MeasuredParities, SignedRows
 from dualquery.mechanisms.error_bars import BAR
-from dualquery.mechanisms.mechanism import Mechanism, Outcome, Plan, Task, hidden
+from dualquery.mechanisms.mechanism import NO_RECORDS, Mechanism, Outcome, Plan, Task, answers_only, hidden
 from dualquery.mechanisms.monomials import checked_width
-from dualquery.mechanisms.outcomes import NO_RECORDS, answers_only
 from dualquery.mechanisms.projection.baskets import (
     MOST_PAIRED,
     Limits,
     Spending,
-    is_transactions,
     measured_items,
     measured_lengths,
     measured_total,
@@ -74,8 +73,8 @@ from dualquery.queries.conjunctions import Parities
 from dualquery.queries.derived import GroupBalances
 from dualquery.queries.families import attributes_of_disjunctions
 from dualquery.queries.group import NONE
-from dualquery.queries.signed_rows import MeasuredParities, SignedRows
 from dualquery.queries.workload import Workload
+from dualquery.table.domain import is_transactions
 from dualquery.types import Fractions, Progress, Reals
 
 

@@ -32,20 +32,20 @@ from numpy.typing import NDArray
 from dualquery.beliefs.factored import Factored, Products, RunningAnswers
 from dualquery.errors import BudgetError, DualQueryError, QueryError
 from dualquery.fitting.measured import Measured, Numbers
-from dualquery.game.play import Belief, Heard, LearningDataPlayer, Snapshot, TableQuery, played
+from dualquery.game import Belief, Heard, LearningDataPlayer, Snapshot, TableQuery, played
 from dualquery.game.query_players import BestResponseQueryPlayer, Questions
 from dualquery.mechanisms.mechanism import Mechanism, Outcome, Plan, Step, Task, Wishes, hidden
 from dualquery.privacy.budget import Accounting
 from dualquery.privacy.curator import Curator
 from dualquery.privacy.events import Selection
+from dualquery.privacy.ledger import equal_prices
 from dualquery.privacy.noise import Noise
-from dualquery.privacy.prices import equal_prices
 from dualquery.privacy.scores import AbsoluteErrors, SignedErrors, TableErrors, rate_within, selection_event
 from dualquery.privacy.selection import Rate, Selected
 from dualquery.queries.conjunctions import Parities
-from dualquery.queries.countable import Countable
 from dualquery.queries.derived import Balance, QueryCount, TableCells
 from dualquery.queries.group import NONE, padded
+from dualquery.queries.statistics import Countable
 from dualquery.queries.tables import Tables
 from dualquery.queries.workload import Workload
 from dualquery.table.domain import Domain

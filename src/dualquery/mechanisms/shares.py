@@ -11,29 +11,26 @@ and Laplace noise of scale Δ₁/ε costs exactly ε (`laplace_at_once`).
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from fractions import Fraction
 from functools import lru_cache
 from itertools import combinations
-from typing import Any, NamedTuple, TypeVar
+from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
-from dualquery.bisection import halved
 from dualquery.errors import BudgetError, DualQueryError
 from dualquery.fitting.cpu import all_binary
 from dualquery.fitting.fitter import COUNT_SECONDS, Effort
 from dualquery.fitting.measured import HALF_NORMAL, Measured, MeasuredTables
 from dualquery.mechanisms.mechanism import Plan, Step, Task
-from dualquery.privacy.budget import Budget
+from dualquery.privacy.budget import Budget, Neighbours
 from dualquery.privacy.curator import Curator
 from dualquery.privacy.events import GaussianMeasurement
 from dualquery.privacy.ledger import Allowance, smallest_gaussian_scale
-from dualquery.privacy.neighbours import Neighbours
 from dualquery.privacy.noise import Gaussian, Laplace, Law
-from dualquery.queries.countable import Countable
 from dualquery.queries.derived import (
     Interactions,
     Multiplied,
@@ -43,8 +40,9 @@ from dualquery.queries.derived import (
     interaction_scale,
 )
 from dualquery.queries.group import NONE, distinct_sets
+from dualquery.queries.statistics import Countable
 from dualquery.table.domain import Domain
-from dualquery.types import Reals, Set
+from dualquery.types import Integers, Reals, Set, halved
 
 TOO_SMALL = "the budget is too small to measure this table at all; use a larger epsilon"
 NOTHING = "every attribute that the workload asks about is constant: there is nothing to measure"
@@ -54,18 +52,8 @@ LEAST_SHARED_ROOM = 1 << 30  # of shares for any statistic: some would not fit l
 SHARE_OF_TOTAL = 0.01  # of the budget, where the number of records is private and was not measured before
 MOST_COUNT = 1 << 58  # of what a stage adds noise to
 MOST_VARIANCE = 1 << 61  # what the sampler can draw, with room to spare
+NARROW = 200  # attributes that tables can deal with, whatever is asked
 MOST_SETS = 200_000  # more attribute sets than this are not worth listing: the workload is wide
-
-Made = TypeVar("Made")
-
-
-def coarsened(room: int, least: int, make: Callable[[int], Made | None]) -> Made:
-    """What can be made with this room, or with ever less of it: a tiny budget has room for coarse shares only."""
-    while (made := make(room)) is None:
-        if room <= least:
-            raise BudgetError(TOO_SMALL)
-        room //= 4
-    return made
 
 
 @dataclass(frozen=True)
@@ -99,10 +87,13 @@ class Stage:
         return Interactions(domain, tuple(kept), tuple(kept.values()))
 
     def measured(self, curator: Curator, within: Allowance, what: Interactions) -> list[Measured]:
-        """Interactions in records, and the variance of their noise before centring."""
         if not what.sets:
             return []
-        told = what.in_records(curator.measure(what, noise=self.noise, within=within))
+        return self.heard(what, curator.measure(what, noise=self.noise, within=within))
+
+    def heard(self, what: Interactions, noisy: Integers) -> list[Measured]:
+        """Interactions in records, and the variance of their noise before centring."""
+        told = what.in_records(noisy)
         variances = self.variances(what)
         return [Measured(members, cells, variances[members]) for members, cells in told.items()]
 
@@ -123,9 +114,11 @@ Wanted = tuple[str, float, int | None]  # words, share, and A where it is known
 
 
 def stages_of(budget: Budget, wanted: list[Wanted], room: int, least: int) -> tuple[Stage, ...]:
-    """Stages with the smallest variances that the budget affords, and as much room as the noise leaves."""
+    """Stages with the smallest variances that the budget affords, and as much room as the noise leaves.
 
-    def make(room: int) -> tuple[Stage, ...] | None:
+    A tiny budget has room for coarse shares only.
+    """
+    while True:
         rooms = [room if squared is None else squared for _, _, squared in wanted]
         variances = [
             Fraction(a) / Fraction(share).limit_denominator(10_000)
@@ -133,20 +126,19 @@ def stages_of(budget: Budget, wanted: list[Wanted], room: int, least: int) -> tu
         ]
         events = [GaussianMeasurement(Fraction(a), v) for a, v in zip(rooms, variances, strict=True)]
         factor = smallest_gaussian_scale(budget, events, bits=24)
-        if factor * max(variances) >= MOST_VARIANCE:
-            return None
-        return tuple(
-            Stage(words, share, a, Gaussian(factor * variance))
-            for (words, share, _), a, variance in zip(wanted, rooms, variances, strict=True)
-        )
+        if factor * max(variances) < MOST_VARIANCE:
+            return tuple(
+                Stage(words, share, a, Gaussian(factor * variance))
+                for (words, share, _), a, variance in zip(wanted, rooms, variances, strict=True)
+            )
+        if room <= least:
+            raise BudgetError(TOO_SMALL)
+        room //= 4
 
-    return coarsened(room, least, make)
 
-
-def table_stages(task: Task, wanted: list[Wanted]) -> tuple[Stage, ...]:
-    """Stages of interactions: what is counted, times its multiplier, stays a number that noise can be added to."""
-    room = min(ROOM // 4, (MOST_COUNT // (16 * task.rows)) ** 2)
-    return stages_of(task.budget, wanted, room, LEAST_ROOM)
+def room_of(task: Task) -> tuple[int, int]:
+    """Of interactions: what is counted, times its multiplier, stays a number that noise can be added to."""
+    return min(ROOM // 4, (MOST_COUNT // (16 * task.rows)) ** 2), LEAST_ROOM
 
 
 @dataclass(frozen=True)
@@ -211,8 +203,8 @@ def laplace_at_once(
     shares: Mapping[Set, float], epsilon: Fraction, domain: Domain, neighbours: Neighbours
 ) -> tuple[SignedTables, Laplace]:
     """Signed tables with integer multipliers in the ratio of the shares; Laplace noise of scale Δ₁/ε costs ε."""
-
-    def make(fineness: int) -> tuple[SignedTables, Laplace] | None:
+    fineness = FINENESS
+    while True:
         unit = fineness / min(shares.values())
         multipliers = tuple(max(1, round(unit * share)) for share in shares.values())
         first = SignedTables(domain, tuple(shares), multipliers)
@@ -220,10 +212,11 @@ def laplace_at_once(
         try:
             Law.laplace(noise.scale)
         except BudgetError:
-            return None
-        return first, noise
-
-    return coarsened(FINENESS, 1, make)
+            if fineness <= 1:
+                raise BudgetError(TOO_SMALL) from None
+            fineness //= 4
+        else:
+            return first, noise
 
 
 # How far a record moves interactions, and what a budget buys of them
@@ -240,11 +233,7 @@ def _squared(sizes: tuple[int, ...], neighbours: Neighbours) -> int:
 
 def relative_sensitivity(members: Set, domain: Domain, neighbours: Neighbours) -> float:
     """c_S: Δ₂² of the interaction, in records; Π (k_j − 1)/k_j under add-remove."""
-    return _relative(tuple([int(domain.sizes[j]) for j in members]), neighbours)
-
-
-@lru_cache(maxsize=4096)
-def _relative(sizes: tuple[int, ...], neighbours: Neighbours) -> float:
+    sizes = tuple([int(domain.sizes[j]) for j in members])
     return _squared(sizes, neighbours) / interaction_scale(sizes) ** 2
 
 
@@ -265,7 +254,8 @@ def units_of(sets: Sequence[Set], domain: Domain, neighbours: Neighbours, varian
 
 @lru_cache(maxsize=4096)
 def _unit(sizes: tuple[int, ...], neighbours: Neighbours) -> float:
-    return math.prod((k - 1) / k for k in sizes) * _relative(sizes, neighbours)
+    share = _squared(sizes, neighbours) / interaction_scale(sizes) ** 2
+    return math.prod((k - 1) / k for k in sizes) * share
 
 
 @lru_cache(maxsize=64)
@@ -318,6 +308,11 @@ def tables_of(task: Task) -> list[Set]:
 
 def _varied(task: Task) -> set[int]:
     return set(np.flatnonzero(task.domain.sizes > 1).tolist())
+
+
+def is_wide(domain: Domain) -> bool:
+    """More binary attributes than tables can deal with, and nothing else."""
+    return domain.width > NARROW and bool((domain.sizes == 2).all())
 
 
 def measures_total(task: Task) -> bool:

@@ -195,15 +195,15 @@ class NoWishes:
 
 # Every mechanism: what may be asked of it, and where it lives. Nothing of it is imported before it is asked for.
 BUILT_IN: dict[str, tuple[type, str]] = {
-    "projection": (ProjectionWishes, "dualquery.mechanisms.projection.game:PROJECTION"),
-    "dualquery": (DualQueryWishes, "dualquery.mechanisms.dual_query.game:DUAL_QUERY"),
+    "projection": (ProjectionWishes, "dualquery.mechanisms.projection:PROJECTION"),
+    "dualquery": (DualQueryWishes, "dualquery.mechanisms.dual_query:DUAL_QUERY"),
     "mwem": (MwemWishes, "dualquery.mechanisms.mwem:MWEM"),
-    "pmw": (PmwWishes, "dualquery.mechanisms.pmw:PMW"),
+    "pmw": (PmwWishes, "dualquery.mechanisms.mwem:PMW"),
     "mirror": (MirrorWishes, "dualquery.mechanisms.mirror:MIRROR"),
     "euclidean": (RowsAndRoundsWishes, "dualquery.mechanisms.mirror:EUCLIDEAN"),
     "monomials": (MonomialWishes, "dualquery.mechanisms.monomials:MONOMIALS"),
     "parities": (ParityWishes, "dualquery.mechanisms.parities:PARITIES"),
-    "least-squares": (RowsAndRoundsWishes, "dualquery.mechanisms.least_squares:LEAST_SQUARES"),
+    "least-squares": (RowsAndRoundsWishes, "dualquery.mechanisms.baselines:LEAST_SQUARES"),
     "laplace": (NoWishes, "dualquery.mechanisms.baselines:INDEPENDENT_LAPLACE"),
     "gaussian": (NoWishes, "dualquery.mechanisms.baselines:INDEPENDENT_GAUSSIAN"),
     "hadamard": (RowsWishes, "dualquery.mechanisms.baselines:HADAMARD"),

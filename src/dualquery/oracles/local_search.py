@@ -20,8 +20,8 @@ from __future__ import annotations
 
 import numpy as np
 
-from dualquery.compiled import njit
-from dualquery.oracles.clauses import Clauses, Response, merge
+from dualquery.loops import njit
+from dualquery.oracles import Clauses, Response, merge
 from dualquery.oracles.presolve import Components, enumerate_small, presolve, split, unpeel
 from dualquery.oracles.problem import (
     Problem,

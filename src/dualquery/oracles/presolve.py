@@ -22,7 +22,7 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from dualquery.compiled import njit
+from dualquery.loops import njit
 from dualquery.oracles.problem import Forward, Problem, complete, draw, grouped, rows_from, shift
 from dualquery.types import Flags, Integers, Ints, Words
 

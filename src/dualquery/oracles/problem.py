@@ -20,8 +20,8 @@ from typing import NamedTuple
 
 import numpy as np
 
-from dualquery.compiled import njit
-from dualquery.oracles.clauses import Clauses, frozen
+from dualquery.loops import njit
+from dualquery.oracles import Clauses, frozen
 from dualquery.queries.group import NONE
 from dualquery.types import Integers, Ints, Words
 

@@ -31,7 +31,7 @@ from typing import Any, ClassVar
 import numpy as np
 
 from dualquery.errors import DualQueryError
-from dualquery.oracles.clauses import Clauses, Response, merge
+from dualquery.oracles import Clauses, Response, merge
 from dualquery.oracles.problem import Problem, compile_clauses, return_home
 from dualquery.registry import Registry
 from dualquery.types import Ints

@@ -53,7 +53,6 @@ from dualquery.privacy.conversion import (
     renyi_cap,
     renyi_group_epsilon,
     rho_units_of,
-    tight_gaussian_epsilon,
     units,
 )
 from dualquery.privacy.events import Concentrated, EarlierRelease, Event, Fire, GaussianMeasurement, Selection
@@ -197,7 +196,7 @@ def gaussian_rho_units(*, epsilon: float, delta: float) -> int:
     real noise with the same ρ, so that the largest ρ of real noise is a limit; it is widened a little for rounding.
     Nothing depends on that being exact: `Ledger` refuses whatever lies above this number.
     """
-    most = largest_units(lambda cost: tight_gaussian_epsilon(cost, delta=delta) <= epsilon)
+    most = largest_units(lambda cost: gaussian_epsilon(2 * cost, delta=delta) <= epsilon)
     most = max(most, rho_units_of(epsilon=epsilon, delta=delta))
     return most + most // 10**4 + 100
 
@@ -280,7 +279,10 @@ class GaussianSum:
         epsilon, delta = self.budget.epsilon, self.budget.delta
         within_rho = self.total <= rho_units_of(epsilon=epsilon, delta=delta)  # settles most cases, and soon
         within_cap = within_rho or self.total <= gaussian_rho_units(epsilon=epsilon, delta=delta)
-        return within_rho or (within_cap and self.epsilon <= epsilon)
+        if within_rho or not within_cap:
+            return within_rho
+        others = Fraction(self.others, UNITS)
+        return discrete_gaussian_epsilon(self.noises, delta=delta, others=others) <= epsilon
 
     def limit_for(self, records: int) -> float | None:
         return None

@@ -14,7 +14,6 @@ from collections.abc import Callable, Iterable
 from fractions import Fraction
 from functools import lru_cache
 
-from dualquery.bisection import first_whole
 from dualquery.errors import BudgetError, require
 
 UNITS = 10**12  # ρ, μ² and pure ε are kept in whole multiples of 10⁻¹²
@@ -53,7 +52,7 @@ def epsilon_of(rho: Fraction | float, *, delta: float) -> float:
     if cost == 0:
         return 0.0
     depth = -math.log(delta)
-    x = _root(lambda x: cost * x * x + math.log1p(x) - depth)
+    x = _turn(cost, depth)
     terms = ((1 + x) * cost, depth / x, -math.log1p(x) / x, -math.log1p(1 / x))
     return max(0.0, math.fsum(terms) + _ROUNDING * math.fsum(map(abs, terms)))
 
@@ -88,7 +87,7 @@ def best_order(*, epsilon: float, delta: float) -> int:
     """
     rho, depth = float(rho_of(epsilon=epsilon, delta=delta)), -math.log(delta)
     require(rho > 0, "The budget is too small for any order.")
-    below = max(2, math.floor(1 + _root(lambda x: rho * x * x + math.log1p(x) - depth)))
+    below = max(2, math.floor(1 + _turn(rho, depth)))
     return max(
         (below, below + 1),
         key=lambda order: Fraction(renyi_cap(epsilon=epsilon, delta=delta, order=order), order),
@@ -153,7 +152,10 @@ def largest_units(holds: Callable[[Fraction], bool]) -> int:
     largest, too_much = 0, 1
     while holds(Fraction(too_much, UNITS)):
         largest, too_much = too_much, 2 * too_much
-    return first_whole(largest, too_much, lambda number: not holds(Fraction(number, UNITS))) - 1
+    while too_much - largest > 1:
+        middle = (largest + too_much) // 2
+        largest, too_much = (middle, too_much) if holds(Fraction(middle, UNITS)) else (largest, middle)
+    return largest
 
 
 def advanced_composition(largest: Fraction | float, draws: int, *, delta: float) -> float:
@@ -180,7 +182,12 @@ def gaussian_epsilon(mu_squared: Fraction | float, *, delta: float) -> float:
     low, high = 0.0, 1.0
     while _log_gaussian_delta(mu, high) > target:
         low, high = high, 2 * high
-    return _least(low, high, lambda epsilon: _log_gaussian_delta(mu, epsilon) <= target)
+    for _ in range(_STEPS):
+        middle = (low + high) / 2
+        if not low < middle < high:
+            break
+        low, high = (low, middle) if _log_gaussian_delta(mu, middle) <= target else (middle, high)
+    return high
 
 
 def tight_gaussian_epsilon(rho: Fraction | float, *, delta: float) -> float:
@@ -258,9 +265,16 @@ def _mills_ratio(x: float) -> float:
     return 1 / tail
 
 
-def _root(increasing: Callable[[float], float]) -> float:
-    """Where an increasing function of x > 0 changes sign, within e^±345: bisection on ln x."""
-    return math.exp(_least(-345.0, 345.0, lambda logarithm: increasing(math.exp(logarithm)) >= 0))
+def _turn(rho: float, depth: float) -> float:
+    """x with ρx² + ln(1 + x) = depth, within e^±345: bisection on ln x."""
+    low, high = -345.0, 345.0
+    for _ in range(_STEPS):
+        middle = (low + high) / 2
+        if not low < middle < high:
+            break
+        x = math.exp(middle)
+        low, high = (low, middle) if rho * x * x + math.log1p(x) - depth >= 0 else (middle, high)
+    return math.exp(high)
 
 
 def _least(low: float, high: float, holds: Callable[[float], bool]) -> float:

@@ -31,19 +31,17 @@ from statistics import NormalDist
 
 import numpy as np
 
-from dualquery.counting.counter import Counter
-from dualquery.counting.joined import JoinedCounter
+from dualquery.counting import Counter, JoinedCounter
 from dualquery.errors import BudgetError, require
+from dualquery.privacy.budget import Neighbours
 from dualquery.privacy.events import GaussianMeasurement, LaplaceMeasurement
 from dualquery.privacy.ledger import Allowance, Ledger
-from dualquery.privacy.neighbours import Neighbours
 from dualquery.privacy.noise import Gaussian, Noise
 from dualquery.privacy.scores import Score, selection_event
 from dualquery.privacy.selection import Rate, Selected, draw
 from dualquery.privacy.thresholds import Found, Slot, Test
-from dualquery.queries.countable import Countable
 from dualquery.queries.derived import Multiplied
-from dualquery.queries.statistics import TextCounts
+from dualquery.queries.statistics import Countable, TextCounts
 from dualquery.queries.views import View
 from dualquery.randomness import Entropy
 from dualquery.types import Integers

@@ -35,11 +35,11 @@ from typing import Protocol
 
 import numpy as np
 
-from dualquery.compiled import njit
 from dualquery.errors import BudgetError
+from dualquery.loops import njit
+from dualquery.privacy.budget import Sensitivity
 from dualquery.privacy.conversion import exp_minus
 from dualquery.privacy.events import GaussianMeasurement, LaplaceMeasurement
-from dualquery.privacy.neighbours import Sensitivity
 from dualquery.randomness import Entropy
 from dualquery.types import Integers, Words
 

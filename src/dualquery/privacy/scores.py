@@ -17,11 +17,11 @@ from typing import Protocol, Self
 
 import numpy as np
 
-from dualquery.counting.counter import Counter
+from dualquery.counting import Counter
 from dualquery.errors import BudgetError
+from dualquery.privacy.budget import Neighbours
 from dualquery.privacy.events import Selection
-from dualquery.privacy.neighbours import Neighbours
-from dualquery.privacy.prices import TOO_SMALL, Price
+from dualquery.privacy.ledger import TOO_SMALL, Price
 from dualquery.privacy.selection import SLACK, Answers, Candidates, Rate, Scored
 from dualquery.queries.tables import Tables, signed
 from dualquery.queries.workload import Workload

@@ -32,9 +32,8 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from dualquery.compiled import njit
 from dualquery.errors import BudgetError
-from dualquery.pool import in_shares
+from dualquery.loops import in_shares, njit
 from dualquery.queries.workload import Workload
 from dualquery.randomness import Entropy
 from dualquery.types import Flags, Integers, Ints, Reals, Words

@@ -26,13 +26,11 @@ from dataclasses import dataclass
 from math import isqrt
 
 import numpy as np
-from numpy.typing import NDArray
 
-from dualquery.compiled import njit, popcount
-from dualquery.pool import in_shares
+from dualquery.loops import in_shares, njit, popcount
 from dualquery.queries.bit_columns import LINE, add_along_attributes, add_along_records, predicate_bits
-from dualquery.queries.countable import ONE_CELL, Bound
 from dualquery.queries.group import Predicates
+from dualquery.queries.statistics import ONE_CELL, Bound
 from dualquery.table.domain import Domain
 from dualquery.table.records import BitItems, Records, SparseItems, unpack_bits
 from dualquery.types import Integers, Reals, Words
@@ -164,15 +162,6 @@ class Centred:
     def longest(self) -> int:
         """The squared length that no vector exceeds."""
         return int((np.maximum(self.centre, GRID - self.centre) ** 2).sum(axis=1).max())
-
-
-MOST_ORDER = 3
-LEAST_TABLES = 16  # below it the general loop is as fast
-
-
-def fits(sizes: NDArray[np.integer], members: NDArray[np.integer]) -> bool:
-    """Whether these tables can be counted this way, and gain by it."""
-    return len(members) >= LEAST_TABLES and members.shape[1] <= MOST_ORDER and bool(np.all(sizes == 2))
 
 
 @njit(cache=True)

@@ -19,8 +19,7 @@ from collections.abc import Iterator
 import numpy as np
 from numpy.typing import NDArray
 
-from dualquery.compiled import lowest_bit, njit, popcount
-from dualquery.pool import in_shares
+from dualquery.loops import in_shares, lowest_bit, njit, popcount
 from dualquery.queries.group import NONE, Predicates
 from dualquery.table.records import BitItems, Records, SparseItems, pack_bits
 from dualquery.types import Integers, Words

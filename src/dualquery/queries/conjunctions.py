@@ -25,8 +25,7 @@ from math import comb
 import numpy as np
 from numpy.typing import NDArray
 
-from dualquery.compiled import njit
-from dualquery.pool import in_shares, threads
+from dualquery.loops import in_shares, njit, threads
 from dualquery.queries.bit_columns import (
     add_truth,
     bits_in_place,

@@ -23,12 +23,12 @@ from functools import cached_property
 import numpy as np
 from numpy.typing import NDArray
 
-from dualquery.compiled import njit
 from dualquery.errors import QueryError
+from dualquery.loops import njit
 from dualquery.queries.group import Digest, NotProducts
+from dualquery.queries.language import quoted_where_needed
 from dualquery.queries.language.formula import Fault, Phrase, Token, read_each
 from dualquery.queries.language.reader import Reader, to_groups
-from dualquery.queries.language.vocabulary import quoted_where_needed
 from dualquery.queries.random_families import Stream, range_pairs
 from dualquery.queries.workload import Grammar, Workload, check_count
 from dualquery.table.graph import Graph

@@ -14,14 +14,14 @@ from abc import abstractmethod
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property, lru_cache
-from itertools import combinations
+from itertools import combinations, product
 from math import prod
 from typing import Any, ClassVar
 
 import numpy as np
 
-from dualquery.queries.countable import NOTHING, ONE_CELL, Bound, Countable, Derived, Together
 from dualquery.queries.group import Group
+from dualquery.queries.statistics import NOTHING, ONE_CELL, Bound, Countable, Derived, Together
 from dualquery.queries.tables import Tables, alike, centred, signed, signed_shape
 from dualquery.queries.workload import Workload
 from dualquery.table.domain import Domain
@@ -305,20 +305,10 @@ def interaction_length(sizes: Sequence[int]) -> int:
 
 @lru_cache(maxsize=4096)
 def interaction_distance(sizes: tuple[int, ...]) -> int:
-    """The largest squared L2 distance between what two records add."""
-
-    def factor(k: int, differs: bool) -> int:
-        if k > SHORT:
-            return 0 if differs else 1
-        return -k if differs else k * (k - 1)
-
-    movable = [i for i, k in enumerate(sizes) if k > 1]
-    inner = [
-        prod(factor(k, i in differing) for i, k in enumerate(sizes))
-        for order in range(1, len(movable) + 1)
-        for differing in map(set, combinations(movable, order))
-    ]
-    return max((2 * interaction_length(sizes) - 2 * value for value in inner), default=0)
+    """The largest squared L2 distance between what two records add: their inner product is one of each attribute's,
+    where they agree or differ."""
+    inner = [(1, 0) if k > SHORT else (k * (k - 1), -k) if k > 1 else (0,) for k in sizes]
+    return 2 * (interaction_length(sizes) - min(map(prod, product(*inner))))
 
 
 def integer_interaction(table: Integers, first: int = 0) -> Integers:

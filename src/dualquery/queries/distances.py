@@ -39,10 +39,10 @@ from os.path import isfile
 import numpy as np
 
 from dualquery.errors import DualQueryError, QueryError
-from dualquery.queries.countable import NOTHING, Bound, Derived
 from dualquery.queries.group import Digest, NotProducts, padded
 from dualquery.queries.language.formula import Fault, Phrase, Token, read_each
 from dualquery.queries.random_families import Stream
+from dualquery.queries.statistics import NOTHING, Bound, Derived
 from dualquery.queries.workload import Grammar, Workload, check_count
 from dualquery.table.encoding import encode
 from dualquery.table.points import (

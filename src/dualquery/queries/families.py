@@ -17,9 +17,9 @@ import numpy as np
 from dualquery.errors import QueryError
 from dualquery.queries.conjunctions import Conjunctions, Parities
 from dualquery.queries.group import NONE, Group, equalities
+from dualquery.queries.language import attribute_named
 from dualquery.queries.language.formula import Literal, Query
 from dualquery.queries.language.reader import Reader, to_groups
-from dualquery.queries.language.vocabulary import attribute_named
 from dualquery.queries.models import read_formula
 from dualquery.queries.random_families import Stream, Urn, random_conjunctions, random_literals, ranges
 from dualquery.queries.tables import Tables

@@ -27,7 +27,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from dualquery.errors import QueryError
-from dualquery.queries.countable import Bound
+from dualquery.queries.statistics import Bound
 from dualquery.table.domain import Domain
 from dualquery.table.records import Records
 from dualquery.types import Flags, Integers, Ints

@@ -13,7 +13,7 @@ from collections.abc import Callable, Hashable
 import numpy as np
 from numpy.typing import NDArray
 
-from dualquery.compiled import njit
+from dualquery.loops import njit
 from dualquery.queries.bit_columns import predicate_bits
 from dualquery.queries.group import NONE, Group, NotProducts, Predicates, ProductRows
 from dualquery.queries.question import CellMeans

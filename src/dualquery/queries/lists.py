@@ -23,13 +23,13 @@ import pyarrow as pa
 from numpy.typing import NDArray
 
 from dualquery.errors import DualQueryError, QueryError
-from dualquery.queries.countable import ONE_CELL, Bound
 from dualquery.queries.group import Digest, NotProducts
+from dualquery.queries.language import quoted_where_needed
 from dualquery.queries.language.formula import Fault, Phrase, Token, read_each, tokens_of
-from dualquery.queries.language.vocabulary import quoted_where_needed
+from dualquery.queries.statistics import ONE_CELL, Bound
 from dualquery.queries.workload import Grammar, Workload, check_count
 from dualquery.table.cells import plain, texts_of
-from dualquery.table.codes import CodeTable, cells_of
+from dualquery.table.graph import CodeTable, cells_of
 from dualquery.table.reading import read_table
 from dualquery.table.reading.source import WantedColumns
 from dualquery.table.records import Records

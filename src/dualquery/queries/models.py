@@ -15,7 +15,7 @@ from dataclasses import dataclass
 from itertools import combinations
 
 from dualquery.errors import QueryError
-from dualquery.queries.language.vocabulary import attribute_named
+from dualquery.queries.language import attribute_named
 from dualquery.table.domain import Categorical, Domain, Numeric
 from dualquery.types import Set
 

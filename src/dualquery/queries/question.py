@@ -30,14 +30,14 @@ import numpy as np
 from numpy.typing import NDArray
 
 from dualquery.errors import QueryError
-from dualquery.queries.countable import Countable, Derived
 from dualquery.queries.derived import InRecords
 from dualquery.queries.families import grammar_of
 from dualquery.queries.group import Digest, Group, NotProducts, padded
+from dualquery.queries.language import attribute_text, unknown_name
 from dualquery.queries.language.formula import Fault, Query, Token, pointing_at, tokens_of
 from dualquery.queries.language.reader import Reader, to_groups
 from dualquery.queries.language.units import unit_question
-from dualquery.queries.language.vocabulary import attribute_text, unknown_name
+from dualquery.queries.statistics import Countable, Derived
 from dualquery.queries.tables import Tables
 from dualquery.table.database import Database
 from dualquery.table.dates import Dates

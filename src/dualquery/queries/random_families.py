@@ -14,8 +14,8 @@ from numpy.typing import ArrayLike, NDArray
 from dualquery.errors import QueryError
 from dualquery.queries.conjunctions import Conjunctions
 from dualquery.queries.group import NONE, Predicates, concatenated, equalities, equality_literal
+from dualquery.queries.language import attribute_named, ranked_codes
 from dualquery.queries.language.formula import Literal, Query, canonical
-from dualquery.queries.language.vocabulary import attribute_named, ranked_codes
 from dualquery.queries.views import Counted
 from dualquery.queries.workload import Workload, check_count, check_order
 from dualquery.table.database import Database

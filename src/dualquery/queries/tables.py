@@ -28,9 +28,8 @@ from typing import Any, TypeVar
 import numpy as np
 from numpy.typing import NDArray
 
-from dualquery.compiled import njit
-from dualquery.pool import in_shares
-from dualquery.queries.binary import count_binary_tables, fits
+from dualquery.loops import in_shares, njit
+from dualquery.queries.binary import count_binary_tables
 from dualquery.queries.conjunctions import Conjunctions
 from dualquery.queries.group import (
     NONE,
@@ -69,8 +68,8 @@ class Tables(Group):
     @cached_property
     def starts(self) -> Integers:
         """The number of each table's first cell, and at the end the number of all cells."""
-        sizes = self.domain.sizes.tolist()  # Python integers: exact, however large
-        cells = [prod([sizes[j] for j in members]) for members in self.sets]
+        size_of = self.domain.sizes.tolist().__getitem__  # Python integers: exact, however large
+        cells = [prod(map(size_of, members)) for members in self.sets]
         return np.array([*accumulate(cells, initial=0)], dtype=np.int64)
 
     @property
@@ -95,12 +94,9 @@ class Tables(Group):
     def _sizes(self) -> list[int]:
         return [int(size) for size in self.domain.sizes]
 
-    def counts(self, records: Records) -> Integers:
-        return self.weighed(records)
-
-    def weighed(self, records: Records, weights: Integers | None = None) -> Integers:
+    def counts(self, records: Records, weights: Integers | None = None) -> Integers:
         """The counts of records that each stand for so many; without weights for themselves."""
-        counts = np.zeros(self.size, np.int64)
+        counts = np.zeros(int(self.starts[-1]), np.int64)
         attributes = np.unique(self._members[self._members != NONE])
         used = attributes.tolist()
         if not used:
@@ -214,6 +210,15 @@ class Tables(Group):
             literal = equality_literal(self._equalities[1][attribute], size, code)
             out[:, column] = np.where(present, literal, NONE)
         return out
+
+
+MOST_ORDER = 3
+LEAST_TABLES = 16  # below it the general loop is as fast
+
+
+def fits(sizes: NDArray[np.integer], members: NDArray[np.integer]) -> bool:
+    """Whether these tables can be counted this way, and gain by it."""
+    return len(members) >= LEAST_TABLES and members.shape[1] <= MOST_ORDER and bool(np.all(sizes == 2))
 
 
 def attribute_codes(records: Records, attributes: list[int]) -> NDArray[np.uint16 | np.uint32]:

@@ -35,12 +35,12 @@ from typing import cast
 import numpy as np
 from numpy.typing import NDArray
 
-from dualquery.queries.countable import NOTHING, Bound, Derived
+from dualquery.queries import language
 from dualquery.queries.derived import Interactions
 from dualquery.queries.group import Digest, Group, NotProducts
-from dualquery.queries.language import vocabulary
 from dualquery.queries.language.formula import Literal, Query
 from dualquery.queries.language.reader import to_groups
+from dualquery.queries.statistics import NOTHING, Bound, Derived
 from dualquery.queries.tables import Tables
 from dualquery.table.columns import Categorical
 from dualquery.table.database import Database, Linked
@@ -160,7 +160,7 @@ class ViewTables:
     def counts(self, units: Records) -> Integers:
         total = np.zeros(self.tables.size, np.int64)
         for records, weights in self.view.blocks(units):
-            total += self.tables.weighed(records, weights)
+            total += self.tables.counts(records, weights)
         return total
 
     def bound(self) -> Bound:
@@ -266,12 +266,12 @@ class Counted(Categorical):
 
     def words(self, accepted: int) -> str:
         assert self.database is not None
-        domain, everything = self.database.view_domain(self.child), vocabulary.everything(self)
+        domain, everything = self.database.view_domain(self.child), language.everything(self)
         if self.query.literals and accepted == everything ^ 1:
             return f"any({self.query.text(domain)})"
         if self.query.literals and accepted == 1:
             return f"all({negated(self.query).text(domain)})"
-        return vocabulary.text_of_codes(self, self.name, accepted)
+        return language.text_of_codes(self, self.name, accepted)
 
     def codes(self, units: Units) -> Codes:
         """n_f of each unit, in a time that the question and the number of rows decide."""

@@ -15,7 +15,6 @@ import numpy as np
 from numpy.typing import NDArray
 
 from dualquery.errors import QueryError
-from dualquery.queries.countable import NOTHING, Bound, Derived, Together, underlying, worked_out
 from dualquery.queries.group import (
     NO_FLAGS,
     NO_POSITIONS,
@@ -29,6 +28,7 @@ from dualquery.queries.group import (
     distinct_sets,
     stacked,
 )
+from dualquery.queries.statistics import NOTHING, Bound, Derived, Together, underlying, worked_out
 from dualquery.table.domain import Domain
 from dualquery.table.records import Records
 from dualquery.types import Integers, Ints, Reals

@@ -28,12 +28,11 @@ from typing import Any, TypeAlias
 
 import numpy as np
 
-from dualquery.bisection import halved
 from dualquery.errors import DualQueryError
 from dualquery.mechanisms.mechanism import Task
 from dualquery.privacy.noise import Noise
 from dualquery.queries.derived import WEIGHT
-from dualquery.queries.language.vocabulary import unknown_name
+from dualquery.queries.language import unknown_name
 from dualquery.queries.question import values_of
 from dualquery.queries.random_families import Stream
 from dualquery.queries.tables import Tables
@@ -60,7 +59,7 @@ from dualquery.releases.check import (
 from dualquery.table.domain import Domain
 from dualquery.table.records import Records
 from dualquery.table.toml_text import contents, document
-from dualquery.types import Integers, Set
+from dualquery.types import Integers, Set, halved
 
 # Of a pass, one-sided: a little more than the 95% that are promised; and that half the limit passes.
 LEVEL, POWER = 0.965, 0.8

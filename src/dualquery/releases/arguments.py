@@ -27,13 +27,13 @@ from typing import Any, TypeVar, cast
 from dualquery.beliefs.cuda import CardHistograms
 from dualquery.beliefs.histogram import believing_with
 from dualquery.card import CardError
-from dualquery.counting.counter import counting_with
+from dualquery.counting import counting_with
 from dualquery.counting.cuda import Cuda
 from dualquery.errors import BudgetError, DualQueryError, QueryError, SchemaError
 from dualquery.fitting.cuda import CudaFitter
 from dualquery.fitting.fitter import fitting_with, usual_fitter
+from dualquery.loops import limited
 from dualquery.mechanisms import wishes
-from dualquery.pool import limited
 from dualquery.privacy.budget import Budget, default_delta
 from dualquery.privacy.cuda import CardWeights
 from dualquery.privacy.selection import weighing_with

@@ -32,8 +32,15 @@ import numpy as np
 
 from dualquery import __version__
 from dualquery.errors import ReleaseError
-from dualquery.mechanisms.error_bars import ANY, LEVEL, ErrorCurves, Replica, learned_curves, linked_curves
-from dualquery.pool import together
+from dualquery.loops import together
+from dualquery.mechanisms.error_bars import (
+    ANY,
+    LEVEL,
+    ErrorCurves,
+    Replica,
+    learned_curves,
+    linked_curves,
+)
 from dualquery.queries.random_families import Stream
 from dualquery.table.records import Records
 from dualquery.table.schema import Schema, parse_schema, schema_text
@@ -44,7 +51,7 @@ if TYPE_CHECKING:
     from dualquery.privacy.events import Event
     from dualquery.privacy.ledger import Ledger
     from dualquery.randomness import Entropy
-    from dualquery.table.periods import Span
+    from dualquery.table.persons import Span
 
 SEVERAL = (2, 5, 10)  # records, or persons, for which the certificate says what is left of the promise
 FORMAT = 4

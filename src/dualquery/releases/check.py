@@ -30,17 +30,16 @@ from dualquery.errors import BudgetError, DualQueryError
 from dualquery.fitting.fitter import REPLICAS
 from dualquery.fitting.measured import Measured, Numbers
 from dualquery.fitting.views import in_full, rows_in_full
+from dualquery.loops import together
 from dualquery.mechanisms.error_bars import LEVEL, ErrorCurves, Replica, asked_about
 from dualquery.mechanisms.mechanism import Step, Task
-from dualquery.pool import together
 from dualquery.privacy.budget import Accounting
 from dualquery.privacy.curator import Curator
-from dualquery.privacy.ledger import Allowance
+from dualquery.privacy.ledger import Allowance, Portion, portion
 from dualquery.privacy.noise import Gaussian, Laplace, Law
-from dualquery.privacy.prices import Portion, portion
-from dualquery.queries.countable import Together
 from dualquery.queries.derived import FINE, REACH, Errors, Multiplied, SummedMisfits, misfit_bound
 from dualquery.queries.random_families import Stream
+from dualquery.queries.statistics import Together
 from dualquery.queries.tables import Tables
 from dualquery.queries.views import WHOLE, View, ViewTables
 from dualquery.queries.workload import Workload

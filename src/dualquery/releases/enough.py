@@ -12,7 +12,6 @@ from dataclasses import dataclass, replace
 from numbers import Real
 from typing import Any
 
-from dualquery.bisection import halved
 from dualquery.errors import BudgetError, DualQueryError
 from dualquery.mechanisms.mechanism import Plan
 from dualquery.privacy.budget import Budget
@@ -29,6 +28,7 @@ from dualquery.releases.arguments import (
 from dualquery.releases.check import SHARE
 from dualquery.releases.plan import Settled, settled_plan
 from dualquery.table.domain import Domain
+from dualquery.types import halved
 
 LEAST, MOST = 0.001, 50.0  # ε
 AIM = (

@@ -18,13 +18,13 @@ import numpy as np
 import pyarrow as pa
 
 from dualquery import plots
-from dualquery.counting.counter import Counter, MemoryCounter, SpilledUnits
+from dualquery.counting import Counter, MemoryCounter, SpilledUnits
 from dualquery.counting.opening import open_counter
 from dualquery.errors import DualQueryError, QueryError, ReleaseError
 from dualquery.mechanisms.wishes import MECHANISMS
 from dualquery.plots import Figure
 from dualquery.queries.families import from_spec, from_texts
-from dualquery.queries.language.vocabulary import condition_text
+from dualquery.queries.language import condition_text
 from dualquery.queries.views import View, ViewTables
 from dualquery.queries.workload import Workload
 from dualquery.releases.arguments import (
@@ -37,16 +37,14 @@ from dualquery.releases.arguments import (
 )
 from dualquery.releases.frames import as_frame
 from dualquery.releases.make import counting, public_schema, release
-from dualquery.releases.number_of_records import shared_rows
-from dualquery.releases.plan import check_mechanism
+from dualquery.releases.plan import check_mechanism, shared_rows
 from dualquery.releases.release import Release
 from dualquery.table.database import Database
 from dualquery.table.domain import Domain
-from dualquery.table.linking import AnyDatabase
 from dualquery.table.reading import AnyTable
 from dualquery.table.records import Records
 from dualquery.table.schema import Schema
-from dualquery.table.units import Units
+from dualquery.table.units import AnyDatabase, Units
 from dualquery.types import Progress, Reals, silent
 
 STAMP = "not private: internal, do not publish"

@@ -5,7 +5,7 @@ rows.parquet          all of them, where there are more (`releases.frames`)
 synthetic.csv         the same, on request
 NAME.parquet          of a database each of its tables, with keys that fit (rows.NAME.parquet, replicas.NAME.parquet)
 replicas.parquet      what was released of the release's own rows, for error bars (`mechanisms.error_bars`)
-measurements.parquet  what was measured with noise (`releases.measurements`)
+measurements.parquet  what was measured with noise (`releases.frames`)
 edges.parquet, …      what another kind of table leaves instead (`kinds`)
 registry.json, .html  the facts for a register of deployments, on request (`releases.registry`)
 report.html           the certificate in words, and pictures of the synthetic records
@@ -37,13 +37,20 @@ import pyarrow.parquet
 from dualquery.errors import DataError, ReleaseError, SchemaError
 from dualquery.fitting.fitter import REPLICAS
 from dualquery.fitting.measured import Measured
-from dualquery.kinds.kind import kind_named
+from dualquery.kinds import kind_named
+from dualquery.loops import together
 from dualquery.mechanisms.artefact import ANSWERS, SYNTHETIC, SyntheticRecords, SyntheticUnits
 from dualquery.mechanisms.error_bars import MOST_DRAWN, Draw, Replica, tables_drawn
-from dualquery.pool import together
 from dualquery.releases.certificate import Certificate
-from dualquery.releases.frames import files_of, for_people, rows_file, units_for_people
-from dualquery.releases.measurements import as_table, listed, of_table
+from dualquery.releases.frames import (
+    as_table,
+    files_of,
+    for_people,
+    listed,
+    of_table,
+    rows_file,
+    units_for_people,
+)
 from dualquery.releases.release import Release
 from dualquery.releases.seal import CERTIFICATE, check_files, check_seal, digests, read_private_key, sealed
 from dualquery.table.domain import Domain
@@ -188,10 +195,10 @@ def save(
                 write_csv(each, aside / name)
         certificate = release.certificate.with_files(digests(aside))
         if registry:
-            from dualquery.releases import registry as register
+            from dualquery.releases.registry import facts_text, page
 
-            (aside / "registry.json").write_text(register.facts_text(certificate), encoding="utf-8")
-            (aside / "registry.html").write_text(register.page(certificate), encoding="utf-8")
+            (aside / "registry.json").write_text(facts_text(certificate), encoding="utf-8")
+            (aside / "registry.html").write_text(page(certificate), encoding="utf-8")
         # The page shows the certificate as it is now; its own digest and the seal come afterwards.
         (aside / REPORT).write_text(report_html(release, certificate), encoding="utf-8")
         certificate = sealed(certificate.with_files(digests(aside)), key)

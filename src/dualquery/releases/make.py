@@ -12,16 +12,15 @@ from dataclasses import replace
 from functools import partial
 from typing import Any
 
-from dualquery.counting.counter import Counter, MemoryCounter
+from dualquery.counting import Counter, MemoryCounter
 from dualquery.counting.opening import machines_of, open_counter
 from dualquery.errors import BudgetError, DataError, DualQueryError, SchemaError
 from dualquery.ledger.book import Place, PrepaidLedger, accounting_of, ledger_of
 from dualquery.mechanisms.error_bars import MOST_SEEDS, Draw, made_replicas
-from dualquery.mechanisms.outcomes import finished
-from dualquery.privacy.budget import Accounting, Budget
+from dualquery.mechanisms.mechanism import finished
+from dualquery.privacy.budget import PARTS, Accounting, Budget, Neighbours
 from dualquery.privacy.curator import Curator
 from dualquery.privacy.ledger import Ledger
-from dualquery.privacy.neighbours import PARTS, Neighbours
 from dualquery.queries.rules import check_rules
 from dualquery.randomness import entropy_from
 from dualquery.releases.acceptance import GivenAcceptance, Wanted, doubts
@@ -40,19 +39,21 @@ from dualquery.releases.arguments import (
 )
 from dualquery.releases.certificate import PredictedError, certify
 from dualquery.releases.check import SHARE, Check, Unchecked, certified, checked, scales_of
-from dualquery.releases.measurements import listed
-from dualquery.releases.number_of_records import known_rows, measures_rows, shared_rows
+from dualquery.releases.frames import listed
 from dualquery.releases.plan import (
     Request,
     Settled,
     check_plays,
     check_records,
     foreign_code,
+    known_rows,
+    measures_rows,
     plan_checked,
     records_per_person,
     refuse_hopeless,
     refuse_unmet,
     settle,
+    shared_rows,
     warnings_of,
 )
 from dualquery.releases.public import (
@@ -67,11 +68,11 @@ from dualquery.releases.public import (
 from dualquery.releases.release import Release, records_of
 from dualquery.releases.reuse import GivenDraft, earlier_of, refuse_another_table
 from dualquery.table.domain import Domain
-from dualquery.table.linking import AnyDatabase
-from dualquery.table.periods import RunningSpan, Span
+from dualquery.table.persons import RunningSpan, Span
 from dualquery.table.reading import AnyTable
 from dualquery.table.records import Records
 from dualquery.table.schema import Schema
+from dualquery.table.units import AnyDatabase
 from dualquery.types import Progress, silent
 
 
@@ -130,7 +131,7 @@ def release(
     check_rules(described.domain)
     check_plays(mechanism, described.domain.kind)
     public, priors = public_rows(prior, prior_origin, described, table, prior_key)
-    if not isinstance(table, Records | Counter):
+    if draft is not None and not isinstance(table, Records | Counter):
         refuse_another_table(draft, table)
     meeting, counted = public_totals(totals, described, table)
     checking = Wanted.of(check, accept, described.domain)
@@ -142,8 +143,10 @@ def release(
     by = None if ledger is None else accounting_of(ledger, dataset)
     filtered = by is Accounting.GAUSSIAN  # what such a book adds up is the limit of a filter
     budget = replace(budget, adaptive=filtered or measures_rows(budget, records))
-    earlier, drafted = earlier_of(
-        draft, described, budget.neighbours, ledger=ledger, dataset=dataset, seed=seed
+    earlier, drafted = (
+        ((), None)
+        if draft is None
+        else earlier_of(draft, described, budget.neighbours, ledger=ledger, dataset=dataset, seed=seed)
     )
     asked = Request(workload, wanted, mechanism, public, earlier, checking, meeting)
     booked: Settled | None = None

@@ -1,4 +1,9 @@
-"""The plan of a release from public things alone: which mechanism, which theorem adds up its cost, what it would be.
+"""The number of records, as the public knows it: the table's own, declared, or measured and paid for.
+
+Where it is measured, everything that comes after follows it, sizes and all. So the budget is `adaptive` from the
+start, its accounting is a filter, and what is left of it is again a budget of the same kind.
+
+The plan of a release from public things alone: which mechanism, which theorem adds up its cost, what it would be.
 
 The theorem stands before the first draw. Where the user names none it is the tightest that the mechanism can be paid
 by: Gaussian accounting comes first, and its plan is made to see; a plan that draws something else than Gaussian noise
@@ -13,20 +18,24 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
+from fractions import Fraction
 from types import MappingProxyType
 from typing import Any, NamedTuple
 
-from dualquery.errors import BudgetError, DualQueryError, SchemaError
+from dualquery.counting import Counter
+from dualquery.errors import BudgetError, DataError, DualQueryError, SchemaError
 from dualquery.fitting.measured import Measured
 from dualquery.fitting.public_rows import PublicRows
 from dualquery.fitting.public_units import PublicUnits
 from dualquery.fitting.totals import Totals
-from dualquery.kinds.kind import TIGHTEST_FIRST, choose
+from dualquery.kinds import TIGHTEST_FIRST, choose
 from dualquery.mechanisms.mechanism import AnotherAccounting, AnyMechanism, Plan, Step, Task
 from dualquery.mechanisms.wishes import MECHANISMS
-from dualquery.privacy.budget import Accounting, Budget, budget_warnings
-from dualquery.privacy.ledger import Ledger
-from dualquery.privacy.neighbours import Neighbours
+from dualquery.privacy.budget import Accounting, Budget, Neighbours, budget_warnings
+from dualquery.privacy.curator import Curator
+from dualquery.privacy.ledger import Ledger, Portion, portion
+from dualquery.queries.derived import Multiplied, number_of_records
+from dualquery.queries.statistics import Bound, Countable
 from dualquery.queries.workload import Workload
 from dualquery.releases.acceptance import NOTHING_WANTED, GivenAcceptance, Wanted
 from dualquery.releases.arguments import (
@@ -40,16 +49,90 @@ from dualquery.releases.arguments import (
     schema_from,
     workload_from,
 )
+from dualquery.releases.certificate import RowsFrom
 from dualquery.releases.check import SHARE, Reserved, Unchecked
-from dualquery.releases.number_of_records import measures_rows, price_of_rows
 from dualquery.table.domain import Domain
 from dualquery.table.schema import Schema
 
+SHARE_FOR_ROWS = Fraction(1, 100)  # of the budget, where the number of records must be measured
+TOO_SMALL = "the budget is too small to measure the number of records; declare it as public (--records)"
 
-def plan_for(
-    task: Task, options: Mapping[str, object], mechanism: str | None
-) -> tuple[AnyMechanism, Plan[Any]]:
+
+@dataclass(frozen=True)
+class KnownRows:
+    """The number of records as the public knows it, how, and the budget left for the mechanism."""
+
+    rows: int
+    source: RowsFrom
+    left: Budget
+    variance: float | None = None  # of the noise with which it was measured
+
+    def task(self, workload: Workload, *, places: bool) -> Task:
+        """What is left to do; `places` as the task has it."""
+        return Task(workload, self.rows, self.left, self.variance, places)
+
+
+@dataclass(frozen=True)
+class PricedRows(Portion):
+    """Noise for so many times the number of records, and the budget that is left after it."""
+
+    def statistic(self, domain: Domain) -> Countable:
+        rows = number_of_records(domain)
+        return rows if self.times == 1 else Multiplied(rows, self.times)
+
+    def step(self, domain: Domain) -> Step:
+        moved = self.left.neighbours.sensitivity(self.statistic(domain).bound())
+        return Step("measure the number of records", self.noise.event(moved))
+
+    def known(self, rows: int) -> KnownRows:
+        """What the public knows when so many were measured."""
+        return KnownRows(max(1, rows), RowsFrom.MEASURED, self.left, (self.noise.deviation / self.times) ** 2)
+
+
+def measures_rows(budget: Budget, declared: int | None) -> bool:
+    """Whether the number of records is to be measured: it is no public number, and nobody declared one."""
+    return declared is None and not budget.neighbours.size_is_public
+
+
+def known_rows(curator: Curator, counter: Counter, declared: int | None) -> KnownRows:
+    """Under replacement the length of the table is public; otherwise declared, or measured and paid for."""
+    budget = curator.ledger.budget
+    if (rows := shared_rows(counter, budget.neighbours)) is not None:  # no secret: an error may depend on it
+        if declared is not None and declared != rows:
+            raise DataError("the declared number of records is not that of the table; leave it out")
+        if rows == 0:
+            raise DataError("the table has no rows")
+        return KnownRows(rows, RowsFrom.TABLE, budget)
+    if declared is not None:
+        if declared < 1:
+            raise BudgetError("the declared number of records must be at least 1")
+        return KnownRows(declared, RowsFrom.DECLARED, budget)
+    priced = price_of_rows(budget)
+    measured = curator.measure(priced.statistic(counter.domain), noise=priced.noise)
+    return priced.known(round(int(measured[0]) / priced.times))
+
+
+def price_of_rows(budget: Budget) -> PricedRows:
+    """Noise for the number of records that costs `SHARE_FOR_ROWS` of a budget, and what is left of it.
+
+    One count, changed by at most Δ between neighbours: 1, or K where a person's K records move together.
+    """
+    if not budget.adaptive:
+        raise BudgetError(
+            "what follows a measured number of records has sizes that follow it; the budget must say that (adaptive)"
+        )
+    # As `number_of_records` has it, of any domain: a record counts as one, and two records count alike.
+    moved = budget.neighbours.sensitivity(Bound((1, 1), (0, 0)))
+    return PricedRows(**vars(portion(budget, SHARE_FOR_ROWS, moved, TOO_SMALL)))
+
+
+def shared_rows(counter: Counter, neighbours: Neighbours) -> int | None:
+    return counter.shared_rows(neighbours.size_is_public)
+
+
+def plan_for(task: Task, asked: Request) -> tuple[AnyMechanism, Plan[Any]]:
     """The mechanism asked for by name, or the one that the public rule chooses, and its plan."""
+    mechanism, options = asked.mechanism, asked.options
     assert task.budget.accounting is not Accounting.TIGHTEST, "settled before anything is planned"
     if task.budget.accounting is Accounting.RENYI:
         raise BudgetError("renyi accounting is for questions asked one at a time; release with zcdp or pure")
@@ -127,22 +210,18 @@ class WithCheck(NamedTuple):
 
 def plan_checked(task: Task, asked: Request) -> WithCheck:
     """The plan with what is left beside a check, where synthetic records leave; else with the whole budget."""
-
-    def planned(task: Task) -> tuple[AnyMechanism, Plan[Any]]:
-        return plan_for(task, asked.options, asked.mechanism)
-
     checking, check = asked.checking, asked.checking.set_aside(task)
     if isinstance(check, Unchecked):
-        chosen, made = planned(task)
+        chosen, made = plan_for(task, asked)
         if why := _nothing_to_check(made):  # refused whatever the number of records is
             checking.refused(why)
         return WithCheck(chosen, made, check)
-    chosen, made = planned(check.task)
+    chosen, made = plan_for(check.task, asked)
     why = _nothing_to_check(made)
     if why is None and _fits(task.budget, (check.step(), *made.steps)):
         return WithCheck(chosen, made, check)
     why = why or "beside a check this plan would exceed the budget"
-    return WithCheck(*planned(task), checking.refused(why))
+    return WithCheck(*plan_for(task, asked), checking.refused(why))
 
 
 def _nothing_to_check(made: Plan[Any]) -> str | None:

@@ -2,7 +2,7 @@
 
     8%     a histogram: how many cells have each form (empty, a whole number, two decimals, a date, text …)
     2%     a number: how many texts differ
-    90%    of numbers and dates a tree of 4 histograms (`table.tree`), a quarter each; of texts one histogram, of
+    90%    of numbers and dates a tree of 4 histograms (`table.binning`), a quarter each; of texts one histogram, of
            which the frequent ones are shown (`privacy.curator`)
 
 Every column that the steward does not state has the same part of the budget, and d of them together move d times
@@ -25,17 +25,15 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 
-from dualquery.counting.counter import MemoryCounter
+from dualquery.counting import MemoryCounter
 from dualquery.errors import BudgetError, DataError, SchemaError
 from dualquery.ledger.book import Place, PrepaidLedger, ledger_of
-from dualquery.privacy.budget import Accounting, Budget, decimal
+from dualquery.privacy.budget import Accounting, Budget, Neighbours, decimal
 from dualquery.privacy.curator import Curator, threshold
-from dualquery.privacy.neighbours import Neighbours
+from dualquery.privacy.ledger import Portion, portion
 from dualquery.privacy.noise import Gaussian
-from dualquery.privacy.prices import Portion, portion
-from dualquery.queries.countable import ONE_CELL, Countable, Together
 from dualquery.queries.derived import Multiplied
-from dualquery.queries.statistics import DistinctTexts, SortedCells
+from dualquery.queries.statistics import ONE_CELL, Countable, DistinctTexts, SortedCells, Together
 from dualquery.randomness import entropy_from
 from dualquery.releases import draft_columns
 from dualquery.releases.arguments import (
@@ -46,17 +44,24 @@ from dualquery.releases.arguments import (
     checked_seed,
     schema_from,
 )
-from dualquery.releases.draft_columns import Looks, Reading
+from dualquery.releases.draft_columns import (
+    DATES,
+    FORMS,
+    NUMBERS,
+    Looks,
+    Reading,
+    forms_of,
+    sorted_by,
+    texts_table,
+)
 from dualquery.releases.seal import canonical
-from dualquery.table.binning import number_of_bins
+from dualquery.table.binning import LEVELS, OPENS_OCTAVE, Tree, number_of_bins
 from dualquery.table.domain import Column, Domain
 from dualquery.table.draft import Draft, check_bins, unfit
 from dualquery.table.drafting import LeftOut
 from dualquery.table.reading import AnyTable, describe, read_table
 from dualquery.table.reading.source import WantedColumns, is_path, known_encoding
 from dualquery.table.schema import Schema, protected
-from dualquery.table.tree import LEVELS, OPENS_OCTAVE, Tree
-from dualquery.table.written import DATES, FORMS, NUMBERS, forms_of, sorted_by, texts_table
 from dualquery.types import Progress, Reals, silent
 
 FORMS_SHARE, DISTINCT_SHARE = Fraction(8, 100), Fraction(2, 100)

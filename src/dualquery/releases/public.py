@@ -8,7 +8,7 @@ the table.
 
 *Totals* are tables of a few attributes with a column of counts. Those that others have published are constants, and
 the promise of a release stays as it is. Totals of the very table that is released say something of its records: then
-the promise is `ReplaceWithin` (`privacy.neighbours`).
+the promise is `ReplaceWithin` (`privacy.budget`).
 """
 
 from __future__ import annotations
@@ -32,8 +32,7 @@ from dualquery.fitting.public_units import PublicUnits
 from dualquery.fitting.totals import Totals
 from dualquery.ledger.book import Place
 from dualquery.mechanisms.artefact import SyntheticUnits
-from dualquery.privacy.budget import Budget
-from dualquery.privacy.neighbours import ReplaceWithin
+from dualquery.privacy.budget import Budget, ReplaceWithin
 from dualquery.queries.tables import attribute_codes
 from dualquery.releases.release import Release
 from dualquery.releases.sentences import why_not_private
@@ -42,13 +41,12 @@ from dualquery.table.database import Database
 from dualquery.table.dates import Dates
 from dualquery.table.domain import Categorical, Domain, Numeric
 from dualquery.table.encoding import encode
-from dualquery.table.linking import units_in
 from dualquery.table.reading import read_table
 from dualquery.table.reading.postgresql import PostgresTable
 from dualquery.table.reading.source import WantedColumns
 from dualquery.table.records import Records
 from dualquery.table.schema import Schema
-from dualquery.table.units import Units, joined_units
+from dualquery.table.units import Units, joined_units, units_in
 from dualquery.types import Integers, Set
 
 CERTIFICATE = "certificate.json"

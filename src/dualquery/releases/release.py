@@ -209,7 +209,7 @@ class Release:
     @cached_property
     def conclusions(self) -> Conclusions:
         """Draws around what was measured, made when they are first asked for and kept with the release."""
-        from dualquery.releases.measurements import conclusions
+        from dualquery.releases.frames import conclusions
 
         return conclusions(self)
 

@@ -17,15 +17,14 @@ from numpy.typing import NDArray
 
 from dualquery import plots
 from dualquery.errors import QueryError
-from dualquery.kinds.kind import Stored, kind_named
+from dualquery.kinds import Stored, kind_named
 from dualquery.mechanisms.error_bars import LEVEL
 from dualquery.plots import Figure
 from dualquery.queries.families import grammar_of
 from dualquery.queries.tables import Tables
 from dualquery.releases import sentences as words
 from dualquery.releases.certificate import Certificate
-from dualquery.releases.frames import attributes_of, cells_table
-from dualquery.releases.measurements import pairs_of
+from dualquery.releases.frames import attributes_of, cells_table, pairs_of
 from dualquery.releases.release import Release, with_bar
 from dualquery.table.domain import Domain, Items
 from dualquery.table.records import Records, item_counts

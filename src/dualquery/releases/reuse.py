@@ -24,7 +24,7 @@ from numpy.typing import NDArray
 from dualquery.errors import BudgetError, DataError, DualQueryError
 from dualquery.fitting.measured import CellSums, Measured
 from dualquery.ledger.book import Place
-from dualquery.privacy.neighbours import Neighbours
+from dualquery.privacy.budget import Neighbours
 from dualquery.releases.private_draft import FORMAT
 from dualquery.releases.seal import canonical
 from dualquery.table.columns import Categorical
@@ -41,17 +41,15 @@ NEEDED = {"table", "epsilon", "delta", "neighbours", "private", "book", "measure
 
 
 def earlier_of(
-    given: GivenDraft | None,
+    given: GivenDraft,
     schema: Schema,
     neighbours: Neighbours,
     *,
     ledger: Place | None,
     dataset: str | None,
     seed: int | None,
-) -> tuple[tuple[Measured, ...], Entry | None]:
+) -> tuple[tuple[Measured, ...], Entry]:
     """What a draft has measured of the attributes of a schema, and how the certificate names it."""
-    if given is None:
-        return (), None
     draft = _certificate(given)
     if not draft["private"] and seed is None:
         raise DualQueryError("the draft was found with a seed, so that it is not private; leave out --draft")
@@ -74,13 +72,12 @@ def earlier_of(
     return tuple(told), {**{key: draft[key] for key in ("epsilon", "delta", "seal")}, "attributes": names}
 
 
-def refuse_another_table(given: GivenDraft | None, table: Any) -> None:
+def refuse_another_table(given: GivenDraft, table: Any) -> None:
     """Refuse the draft of a table that has another name."""
-    if given is not None:
-        found = _certificate(given)["table"]
-        mine = f"'{Path(table).name}'" if is_path(table) else describe(table)
-        if found != mine:
-            raise DualQueryError(f"the draft is of {found}, and this table is {mine}; leave out --draft")
+    found = _certificate(given)["table"]
+    mine = f"'{Path(table).name}'" if is_path(table) else describe(table)
+    if found != mine:
+        raise DualQueryError(f"the draft is of {found}, and this table is {mine}; leave out --draft")
 
 
 def _certificate(given: GivenDraft) -> Mapping[str, Any]:

@@ -8,9 +8,8 @@ from collections.abc import Mapping
 from dataclasses import replace
 from typing import Any
 
-from dualquery.kinds.kind import Kind, kind_named
-from dualquery.privacy.budget import PROMISES_LITTLE
-from dualquery.privacy.neighbours import Neighbours, ReplaceWithin
+from dualquery.kinds import Kind, kind_named
+from dualquery.privacy.budget import PROMISES_LITTLE, Neighbours, ReplaceWithin
 from dualquery.releases.certificate import Certificate, RowsFrom
 from dualquery.releases.release import with_bar
 

@@ -20,16 +20,15 @@ from dualquery.errors import BudgetError, DataError, ReleaseError
 from dualquery.ledger.book import Place
 from dualquery.ledger.books import Books
 from dualquery.privacy.accounting import rho_cap
-from dualquery.privacy.budget import Accounting, Budget
+from dualquery.privacy.budget import PARTS, Accounting, Budget, Neighbours
 from dualquery.privacy.conversion import UNITS, epsilon_of, rho_units_of
-from dualquery.privacy.neighbours import PARTS, Neighbours
 from dualquery.releases.arguments import GivenSchema, GivenWorkload, schema_from
 from dualquery.releases.folder import load, locked, read_certificate, refuse_occupied, save
 from dualquery.releases.make import release
 from dualquery.releases.release import Release
 from dualquery.releases.seal import CERTIFICATE
 from dualquery.releases.sums import is_running, summed
-from dualquery.table.periods import Calendar, RunningSpan, Span
+from dualquery.table.persons import Calendar, RunningSpan, Span
 from dualquery.table.reading import AnyTable
 from dualquery.types import Progress, silent
 
@@ -41,7 +40,7 @@ class Series:
 
     `ledger` is a ledger with a book for the dataset, `schema` has a `period` and a `calendar`, and `folder` is where
     the releases lie (by default beside the ledger). Without a ledger (None) nothing can be appended. With a known
-    number of `periods` running totals are more exact, and single periods less (`table.periods.RunningSpan`); the
+    number of `periods` running totals are more exact, and single periods less (`table.persons.RunningSpan`); the
     budget of each `append` is then that of all of them together.
     """
 

@@ -26,17 +26,16 @@ from dualquery.fitting.fitter import Effort
 from dualquery.fitting.inside import WITHIN
 from dualquery.fitting.measured import Measured, MeasuredTables, Numbers
 from dualquery.mechanisms.artefact import SyntheticRecords, usual_rows
-from dualquery.mechanisms.outcomes import finished_records
+from dualquery.mechanisms.mechanism import finished_records
 from dualquery.privacy.accounting import rho_cap
-from dualquery.privacy.budget import Accounting, Budget
+from dualquery.privacy.budget import PARTS, Accounting, Budget, Neighbours
 from dualquery.privacy.conversion import UNITS, epsilon_of, rho_units_of
-from dualquery.privacy.neighbours import PARTS, Neighbours
 from dualquery.releases.acceptance import doubts
 from dualquery.releases.certificate import Certificate, PredictedError, RowsFrom
-from dualquery.releases.measurements import listed
+from dualquery.releases.frames import listed
 from dualquery.releases.refit import fit_usual, measured_tables, with_bars
 from dualquery.releases.release import Release
-from dualquery.table.periods import Calendar, RunningSpan, Span
+from dualquery.table.persons import Calendar, RunningSpan, Span
 from dualquery.table.records import Records
 from dualquery.types import Progress, silent
 

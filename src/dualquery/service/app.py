@@ -27,16 +27,16 @@ from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol
 
 from dualquery import __version__
 from dualquery.errors import DualQueryError, LedgerError
-from dualquery.service.limits import (
+from dualquery.service.requests import Service
+from dualquery.service.routes import routes, watching
+from dualquery.service.settings import (
     Application,
     Departures,
     ProblemError,
     RequestRate,
+    Settings,
     problem_of,
 )
-from dualquery.service.requests import Service
-from dualquery.service.routes import routes, watching
-from dualquery.service.settings import Settings
 
 _FRESH = 1.0  # seconds after which a revoked token opens nothing
 _PAGE = (

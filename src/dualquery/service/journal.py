@@ -21,7 +21,7 @@ from threading import Event
 from typing import Any
 
 from dualquery.errors import LedgerError
-from dualquery.interactive.journal import (
+from dualquery.interactive import (
     KINDS,
     Account,
     Answered,

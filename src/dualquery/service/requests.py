@@ -21,12 +21,11 @@ from dualquery.interactive.answers import OnlineAnswer, Quote
 from dualquery.interactive.online import Online
 from dualquery.privacy.thresholds import Test
 from dualquery.queries.families import grammar_of
-from dualquery.queries.language.vocabulary import quoted_where_needed
+from dualquery.queries.language import quoted_where_needed
 from dualquery.queries.question import QuestionReader
 from dualquery.releases.release import Release
 from dualquery.service.journal import LedgerJournal
-from dualquery.service.limits import Daily, ProblemError, RequestCounts, start_again
-from dualquery.service.settings import Settings
+from dualquery.service.settings import Daily, ProblemError, RequestCounts, Settings, start_again
 from dualquery.service.tokens import Holder
 from dualquery.service.worker import Worker
 from dualquery.table.dates import Dates

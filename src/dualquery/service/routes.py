@@ -14,12 +14,12 @@ from fastapi.responses import HTMLResponse, PlainTextResponse
 from fastapi.security import HTTPAuthorizationCredentials, HTTPBearer
 from pydantic import BaseModel, ConfigDict, Field
 
-from dualquery.interactive.journal import Burned, Fired
+from dualquery.interactive import Burned, Fired
 from dualquery.interactive.rule import LEAST_ERROR, MOST_ERROR
 from dualquery.releases.folder import REPORT
 from dualquery.releases.seal import CERTIFICATE
-from dualquery.service.limits import PROMETHEUS, ProblemError, start_again
 from dualquery.service.requests import PendingRequest, Service
+from dualquery.service.settings import PROMETHEUS, ProblemError, start_again
 from dualquery.service.tokens import Holder
 
 Text = Annotated[str, Field(min_length=1, description="A query, or a table such as `region by sex`.")]

@@ -22,10 +22,10 @@ from typing import Any
 
 import numpy as np
 
-from dualquery.counting.counter import Counter, MemoryCounter
+from dualquery.counting import Counter, MemoryCounter
 from dualquery.counting.opening import ColumnCounter
 from dualquery.errors import BudgetError, DualQueryError, LedgerError
-from dualquery.interactive.journal import MemoryJournal
+from dualquery.interactive import MemoryJournal
 from dualquery.interactive.online import Online
 from dualquery.interactive.opening import (
     UNKNOWN_ROWS,
@@ -39,16 +39,15 @@ from dualquery.ledger.book import Place
 from dualquery.ledger.books import Books
 from dualquery.ledger.chain import promised
 from dualquery.ledger.journal import Storage
-from dualquery.privacy.budget import default_delta
+from dualquery.privacy.budget import Neighbours, default_delta
 from dualquery.privacy.curator import Curator
-from dualquery.privacy.neighbours import Neighbours
 from dualquery.queries.families import grammar_of
 from dualquery.queries.language.formula import Literal, Query
 from dualquery.queries.question import MOST_CELLS, QuestionReader, table_text
 from dualquery.randomness import entropy_from
 from dualquery.releases.folder import refuse_occupied
 from dualquery.releases.make import counting
-from dualquery.releases.number_of_records import shared_rows
+from dualquery.releases.plan import shared_rows
 from dualquery.releases.release import Release
 from dualquery.service.journal import LedgerJournal
 from dualquery.service.requests import Service

@@ -24,7 +24,7 @@ from dualquery.interactive.online import Online
 from dualquery.ledger.storage import AwayError
 from dualquery.privacy.thresholds import Test
 from dualquery.service.journal import LedgerJournal
-from dualquery.service.limits import not_ready, problem_of
+from dualquery.service.settings import not_ready, problem_of
 
 T = TypeVar("T")
 MOST_AT_ONCE = 64  # questions that one sync may wait for

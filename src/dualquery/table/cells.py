@@ -42,8 +42,8 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from numpy.typing import NDArray
 
-from dualquery.compiled import njit
 from dualquery.errors import DataError
+from dualquery.loops import njit
 
 TYPED = "typed"  # the kind of texts that write what is a number or a date in the source
 _FEW = 255  # whole numbers between the least and the largest of a column

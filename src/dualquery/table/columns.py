@@ -98,12 +98,21 @@ class Attribute(ABC):
 
     def placed(self, cells: pa.ChunkedArray, *, typed: bool = False) -> Signed:
         """The same, with the reason (`Unplaced`) where a cell has no code."""
-        if not is_mixed(cells.type):
-            return self.codes_of(cells, typed=typed)
-        codes = np.zeros(len(cells), self.code_type)
-        for kind, rows, part in by_kind(cells):
-            codes[rows] = self.codes_of(part, typed=kind == TYPED)
-        return codes
+        if is_mixed(cells.type):
+            codes = np.zeros(len(cells), self.code_type)
+            for kind, rows, part in by_kind(cells):
+                codes[rows] = self.placed(part, typed=kind == TYPED)
+            return codes
+        near = near_numbers(cells)
+        if near is None and (known := self.codes_of_typed(cells)) is not None:
+            return known
+        held = near or distinct(cells, self.name)
+        written = texts_of(held.values, self.name)
+        if self.empty:
+            written = [None if each is not None and each.strip() in self.empty else each for each in written]
+        empty = int(Unplaced.EMPTY) if self.missing_code is None else self.missing_code
+        code_of = self.codes_of_distinct(held.values, written, empty, typed=typed)
+        return looked_up(np.append(code_of, empty), held.index)
 
     @property
     def other_code(self) -> int | None:
@@ -114,19 +123,6 @@ class Attribute(ABC):
     def code_type(self) -> Any:
         """What holds every code, and the reasons why a cell has none."""
         return signed_type(len(self.labels))
-
-    def codes_of(self, cells: pa.ChunkedArray, *, typed: bool) -> Signed:
-        """The code of each cell, or why it has none."""
-        near = near_numbers(cells)
-        if near is None and (codes := self.codes_of_typed(cells)) is not None:
-            return codes
-        held = near or distinct(cells, self.name)
-        written = texts_of(held.values, self.name)
-        if self.empty:
-            written = [None if each is not None and each.strip() in self.empty else each for each in written]
-        empty = int(Unplaced.EMPTY) if self.missing_code is None else self.missing_code
-        code_of = self.codes_of_distinct(held.values, written, empty, typed=typed)
-        return looked_up(np.append(code_of, empty), held.index)
 
     def codes_of_typed(self, cells: pa.ChunkedArray) -> Signed | None:
         """The same of cells whose type says what they are, so that none is looked up; None where it does not."""

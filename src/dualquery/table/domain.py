@@ -276,3 +276,8 @@ class Domain:
     def names(self) -> Iterator[str]:
         """Every attribute's name, made on the way."""
         return (self.name(j) for j in range(self.width))
+
+
+def is_transactions(domain: Domain) -> bool:
+    """Whether a table is one block of items and nothing else."""
+    return len(domain.columns) == 1 and isinstance(domain.columns[0], Items)

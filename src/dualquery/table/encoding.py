@@ -18,6 +18,7 @@ import tempfile
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import ExitStack, closing
 from dataclasses import replace
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -26,7 +27,7 @@ import pyarrow.compute as pc
 from numpy.typing import NDArray
 
 from dualquery.errors import DataError
-from dualquery.pool import together
+from dualquery.loops import together
 from dualquery.table.cells import (
     as_numpy,
     by_kind,
@@ -42,23 +43,25 @@ from dualquery.table.cells import (
 )
 from dualquery.table.database import Database
 from dualquery.table.domain import Categorical, Column, Dependency, Domain, Items, Numeric, Sum
-from dualquery.table.linking import AnyDatabase, one_table, tables_of, units_in, wanted_of
-from dualquery.table.periods import kept
-from dualquery.table.persons import baskets, hashes_of, kept_rows, owners_of
-from dualquery.table.places import Places, encode_with_places, has_places, numbers_at
-from dualquery.table.reading import AnyTable, batches, is_transaction_file, read_table
+from dualquery.table.persons import baskets, hashes_of, kept, kept_rows, owners_of
+from dualquery.table.reading import AnyTable, batches, is_transaction_file, one_table, read_table
 from dualquery.table.reading.delimited import transactions
 from dualquery.table.reading.source import WantedColumns
 from dualquery.table.records import (
     ColumnCodes,
+    Places,
     Records,
     SparseItems,
     as_lists,
+    encode_with_places,
+    has_places,
+    numbers_at,
     smallest_type,
     taken,
     taken_places,
 )
 from dualquery.table.schema import Schema
+from dualquery.table.units import AnyDatabase, tables_of, units_in, wanted_of
 
 BINS = 64  # of persons: each is encoded at once
 
@@ -93,7 +96,7 @@ def encoded(table: pa.Table, schema: Schema, *, records_per_person: int | None =
     if schema.drop_rows_containing is not None:
         dropped = _rows_containing(schema.drop_rows_containing, table.select(range(len(columns))), columns)
         table = table.filter(pa.array(~dropped))
-    both = together(lambda i: _encoded(columns[i], table.column(i)), range(len(columns)))
+    both = together(partial(_encoded, table, columns), range(len(columns)))
     codes, places = tuple(each for each, _ in both), tuple(each for _, each in both)
     if all(each is None for each in places):
         places = ()
@@ -159,7 +162,8 @@ def _containing(marker: str, cells: pa.ChunkedArray, name: str) -> NDArray[np.bo
     return np.array([*hits, False])[held.index]
 
 
-def _encoded(column: Column, cells: pa.ChunkedArray) -> tuple[ColumnCodes, Places | None]:
+def _encoded(table: pa.Table, columns: Sequence[Column], number: int) -> tuple[ColumnCodes, Places | None]:
+    column, cells = columns[number], table.column(number)
     if isinstance(column, Items):
         return _encoded_items(column, cells), None
     if has_places(column):

@@ -255,7 +255,7 @@ class Numeric(Attribute):
     def other_code(self) -> int | None:
         if self.unknown is None:
             return None
-        return int(self.codes_of(pa.chunked_array([pa.array([self.unknown], pa.string())]), typed=True)[0])
+        return int(self.placed(pa.chunked_array([pa.array([self.unknown], pa.string())]), typed=True)[0])
 
     def codes_of_typed(self, cells: pa.ChunkedArray) -> Signed | None:
         return self.bin_codes(floats_of(cells)) if is_numeric(cells.type) else None

@@ -5,7 +5,7 @@ and `dates`, rules by `table.domain`, other kinds of tables by theirs.
 
 `drop_rows_containing` is a public rule about which records exist: a row with that cell in any attribute
 of the schema is left out. The number of those left depends on private cells, so it cannot be public.
-`unit` and `long` say whose record a row is (`table.persons`), `period` and `calendar` when it came (`table.periods`).
+`unit` and `long` say whose record a row is (`table.persons`), `period` and `calendar` when it came (`table.persons`).
 `draft` marks a schema until a person who has made it public deletes the line.
 """
 
@@ -22,8 +22,7 @@ from dualquery.registry import KINDS
 from dualquery.table.columns import Categorical, Items
 from dualquery.table.dates import Dates
 from dualquery.table.domain import Column, Domain, Numeric, rule_entries, rule_in
-from dualquery.table.periods import Calendar, Span, stamp
-from dualquery.table.persons import PERSONS, check_unit, no_unit
+from dualquery.table.persons import PERSONS, Calendar, Span, no_unit, stamp
 from dualquery.table.reading.source import known_encoding
 from dualquery.table.toml_text import (
     commented,
@@ -307,3 +306,24 @@ def column_in(entry: Mapping[str, Any], place: int) -> Column:
     if len(given) > 1:
         raise SchemaError(f"{where} gives both '{given[0][0]}' and '{given[1][0]}'; keep one")
     return given[0][1].read(name, where, entry)
+
+
+def check_unit(domain: Domain, unit: str | None, *, long: bool, drops_rows: bool) -> None:
+    """Refuse a schema whose unit is released, and a long table that is more than units and items."""
+    if unit is None:
+        if long:
+            raise SchemaError("[table]: 'long' needs 'unit', the column that says which rows are one record")
+        return
+    if not unit.strip():
+        raise SchemaError("[table]: 'unit' must be the name of a column, and it is blank")
+    if (long or unit not in domain.unit_columns) and unit.strip() in {
+        column.name.strip() for column in domain.columns
+    }:
+        raise SchemaError(
+            f"'{unit}' is both the unit and an attribute; a unit is never released, so remove one of them"
+        )
+    if long and (len(domain.columns) != 1 or not isinstance(domain.columns[0], Items) or drops_rows):
+        raise SchemaError(
+            "[table]: with 'long' a row is a unit and one item, so the schema must be one attribute with "
+            "'count' and drop no rows"
+        )

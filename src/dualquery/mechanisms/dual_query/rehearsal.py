@@ -16,16 +16,15 @@ from typing import NamedTuple
 
 import numpy as np
 
-from dualquery.counting.counter import Counter
-from dualquery.game.play import BestResponseDataPlayer, Fallback, Oracle, play
+from dualquery.counting import Counter
+from dualquery.game import BestResponseDataPlayer, Fallback, Oracle, play
 from dualquery.game.query_players import LearningQueryPlayer
-from dualquery.mechanisms.dual_query.density import Density, Free, uniform, zeros
-from dualquery.mechanisms.dual_query.parameters import Learning, rate_of
+from dualquery.mechanisms.dual_query.parameters import Density, Free, Learning, rate_of, uniform, zeros
 from dualquery.mechanisms.mechanism import Task
 from dualquery.privacy.scores import Score
 from dualquery.privacy.selection import Rate, Selected, draw
-from dualquery.queries.countable import Countable
 from dualquery.queries.random_families import random_literals
+from dualquery.queries.statistics import Countable
 from dualquery.queries.workload import Workload
 from dualquery.randomness import SeededEntropy
 from dualquery.table.domain import Domain, Items

@@ -25,7 +25,7 @@ from dualquery.fitting.wide import (
     shrunk_singles,
     upper_quantile,
 )
-from dualquery.mechanisms.item_floors import ITEMS, PAIRS
+from dualquery.mechanisms.floors import ITEMS, PAIRS
 from dualquery.mechanisms.mechanism import Plan, Task, hidden
 from dualquery.mechanisms.shares import (
     SHARE_OF_TOTAL,
@@ -44,7 +44,7 @@ from dualquery.queries.binary import Binary, HeldItems, HeldPairs, held_lengths
 from dualquery.queries.derived import number_of_records
 from dualquery.queries.group import NONE
 from dualquery.queries.workload import Workload
-from dualquery.table.domain import Domain, Items
+from dualquery.table.domain import Domain
 
 SHARE_OF_ORDER = 0.06  # to find out which items matter
 SHARE_OF_ITEMS = 0.40
@@ -62,11 +62,6 @@ WORDS = {
     "items": "measure items",
     "pairs": "measure pairs of items",
 }
-
-
-def is_transactions(domain: Domain) -> bool:
-    """Whether a table is one block of items and nothing else."""
-    return len(domain.columns) == 1 and isinstance(domain.columns[0], Items)
 
 
 def asks_about_pairs(workload: Workload, fitted: int = FITTED_ITEMS) -> bool:

@@ -38,7 +38,7 @@ from dualquery.fitting.measured import (
     interactions_told,
     variance_told,
 )
-from dualquery.game.play import play
+from dualquery.game import play
 from dualquery.game.query_players import BestResponseQueryPlayer
 from dualquery.mechanisms.mechanism import Plan, Step, Task, hidden
 from dualquery.mechanisms.projection.predicted import predicted_errors
@@ -69,8 +69,8 @@ from dualquery.privacy.budget import decimal
 from dualquery.privacy.conversion import UNITS
 from dualquery.privacy.curator import Curator
 from dualquery.privacy.events import LaplaceMeasurement, Selection
+from dualquery.privacy.ledger import equal_prices
 from dualquery.privacy.noise import Laplace, Law
-from dualquery.privacy.prices import equal_prices
 from dualquery.privacy.scores import MOST_PUBLIC_ROWS, SignedTableErrors, rate_within, selection_event
 from dualquery.privacy.selection import Rate, Selected
 from dualquery.queries.derived import SignedTables

@@ -41,8 +41,9 @@ from dualquery.mechanisms.shares import (
     known_at_first,
     quarter_powers,
     relative_sensitivity,
+    room_of,
     spared,
-    table_stages,
+    stages_of,
     unit_variance,
     variance_informed,
     varied_sets,
@@ -357,8 +358,8 @@ def plan_chosen_pairs(task: Task, rule: PairRule, wanted: ProjectionWishes, effo
     shares = spared(task, whole, unit_variance(task.budget))
     ones = sum(shares.values()) / part
     test = (f"measure all {number:,} pairs, whether they depend as the prior says", SHARE_OF_TEST, None)
-    stages = table_stages(
-        task,
+    stages = stages_of(
+        task.budget,
         [
             (f"measure {len(rule.ones):,} one-way tables at once", part * ones, None),
             (
@@ -374,6 +375,7 @@ def plan_chosen_pairs(task: Task, rule: PairRule, wanted: ProjectionWishes, effo
             *([] if task.prior is None else [test]),
             *[each.wanted(task) for each in apart],
         ],
+        *room_of(task),
     )
     first = stages[0]
     noisy = first.variances(first.chosen(shares, task.domain, task.budget.neighbours))

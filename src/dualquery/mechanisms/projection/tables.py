@@ -46,8 +46,9 @@ from dualquery.mechanisms.shares import (
     measures_total,
     quarter_powers,
     relative_sensitivity,
+    room_of,
     spared,
-    table_stages,
+    stages_of,
     tables_of,
     unit_variance,
     units_of,
@@ -132,53 +133,10 @@ class StagedTables:
         within[order] = np.cumsum(np.where(best.shares > 0, work, 0.0)[order]) <= MOST_WORK
         return within
 
-    def measure(
-        self, curator: Curator, task: Task, effort: Effort, rng: np.random.Generator
-    ) -> tuple[MeasuredTables, bool, StagedTables]:
-        """All stages. Also: whether rows should be fitted to everything at once, and these stages as they settled.
-
-        `effort` is that of the fit to come.
-        """
-        stages = self.stages
-        allowances = curator.allow(*(stage.event for stage in stages))
-
-        def measured(number: int, shares: SetShares) -> list[Measured]:
-            what = stages[number].chosen(shares, task.domain, task.budget.neighbours)
-            return stages[number].measured(curator, allowances[number], what)
-
-        known = known_at_first(task, measured(0, self.ones))
-        if self.means is not None:
-            means, stage = self.means
-            known = replace(known, inside=means.measured(curator, stage, allowances[-1]))
-        if self.products is not None:
-            products, stage = self.products
-            paid = allowances[-1 if self.means is None else -2]
-            known = replace(known, inside=(*known.inside, *products.measured(curator, stage, paid, known)))
-        if self.halves is None:
-            return known, True, self
-        if self.settled is not None:
-            for number, shares in self.settled.items():
-                known = known.joined(measured(number, shares))
-            return known, self.complete and all_small(self.larger, known), self
-        ones = known.ones()
-        curves = self.curves(task, ones, known.total)
-        wanted = self.allocation(curves)
-        half = self._first_half(wanted)
-        settled = {1: self._shares(half)}
-        known = known.joined(measured(1, settled[1]))
-        settled[2] = self._shares(self._second_half(task, known, ones, curves, wanted, half))
-        known = known.joined(measured(2, settled[2]))
-        if self.last is not None:
-            scout = Effort.of(max(1, effort.rows // 3))
-            picked = self._picked(curator, task, known, allowances[3], scout, rng)
-            settled[4] = picked or self._shares(wanted.shares)
-            known = known.joined(measured(4, settled[4]))
-        return known, self.complete and all_small(self.larger, known), replace(self, settled=settled)
-
-    def _shares(self, of_sets: Reals) -> SetShares:
+    def shares(self, of_sets: Reals) -> SetShares:
         return dict(zip(self.sets, of_sets.tolist(), strict=True))
 
-    def _first_half(self, wanted: Allocation) -> Reals:
+    def first_half(self, wanted: Allocation) -> Reals:
         """Pairs first; larger sets where all pairs fit in."""
         assert self.halves is not None
         room, total = self.halves[0].share, sum(stage.share for stage in self.halves)
@@ -188,7 +146,7 @@ class StagedTables:
             return np.where(pairs, wanted.shares * room / of_pairs, 0.0)
         return np.where(pairs, 1.0, (room - of_pairs) / (total - of_pairs)) * wanted.shares
 
-    def _second_half(
+    def second_half(
         self,
         task: Task,
         known: MeasuredTables,
@@ -212,7 +170,7 @@ class StagedTables:
             after, self.workload, self.halves[1].share, allowed=allowed, unmeasured=curves.errors[:, 0]
         ).shares
 
-    def _picked(
+    def picked(
         self,
         curator: Curator,
         task: Task,
@@ -319,7 +277,7 @@ def _staged(
         )
         wanted.append(("measure those on which they are most wrong", SHARE_OF_CHOSEN, None))
     wanted += [each.wanted(task) for each in (products, means) if each is not None]
-    first, *later = table_stages(task, wanted)
+    first, *later = stages_of(task.budget, wanted, *room_of(task))
     if total:
         shares[()] = part * total
     return StagedTables(
@@ -445,8 +403,46 @@ class ByTables:
     effort: Effort
 
     def measure(self, curator: Curator, task: Task, rng: np.random.Generator) -> Fitting:
-        measured, at_once, settled = self.tables.measure(curator, task, self.effort, rng)
-        return of_tables(measured, at_once=at_once, settled=replace(self, tables=settled))
+        """All stages; rows are fitted to everything at once where all of it was measured, in small tables."""
+        made, stages = self.tables, self.tables.stages
+        allowances = curator.allow(*(stage.event for stage in stages))
+
+        def measured(number: int, shares: SetShares) -> list[Measured]:
+            stage = stages[number]
+            what = stage.chosen(shares, task.domain, task.budget.neighbours)
+            if not what.sets:
+                return []
+            return stage.heard(what, curator.measure(what, noise=stage.noise, within=allowances[number]))
+
+        known = known_at_first(task, measured(0, made.ones))
+        if made.means is not None:
+            means, stage = made.means
+            known = replace(known, inside=means.measured(curator, stage, allowances[-1]))
+        if made.products is not None:
+            products, stage = made.products
+            paid = allowances[-1 if made.means is None else -2]
+            known = replace(known, inside=(*known.inside, *products.measured(curator, stage, paid, known)))
+        if made.halves is None:
+            return of_tables(known, at_once=True, settled=self)
+        settled = dict(made.settled or {})
+        for number, shares in settled.items():
+            known = known.joined(measured(number, shares))
+        if not settled:
+            ones = known.ones()
+            curves = made.curves(task, ones, known.total)
+            wanted = made.allocation(curves)
+            half = made.first_half(wanted)
+            settled[1] = made.shares(half)
+            known = known.joined(measured(1, settled[1]))
+            settled[2] = made.shares(made.second_half(task, known, ones, curves, wanted, half))
+            known = known.joined(measured(2, settled[2]))
+            if made.last is not None:
+                scout = Effort.of(max(1, self.effort.rows // 3))
+                picked = made.picked(curator, task, known, allowances[3], scout, rng)
+                settled[4] = picked or made.shares(wanted.shares)
+                known = known.joined(measured(4, settled[4]))
+        at_once = made.complete and all_small(made.larger, known)
+        return of_tables(known, at_once=at_once, settled=replace(self, tables=replace(made, settled=settled)))
 
 
 def plan_by_tables(task: Task, wanted: ProjectionWishes, effort: Effort) -> Plan[ByTables]:

@@ -52,7 +52,6 @@ from dualquery.mechanisms.projection.baskets import (
     Limits,
     Spending,
     asks_about_pairs,
-    is_transactions,
     measured_items,
     measured_lengths,
     measured_total,
@@ -87,8 +86,8 @@ from dualquery.queries.binary import (
     Lengths,
     SecondMoments,
 )
-from dualquery.queries.countable import Countable
-from dualquery.table.domain import Domain
+from dualquery.queries.statistics import Countable
+from dualquery.table.domain import Domain, is_transactions
 from dualquery.types import Done, Reals, Words
 
 FEW = 500  # public random attributes on which structure is looked for
@@ -312,7 +311,6 @@ class Measuring:
 MANY = (
     20_000  # attributes, of which only those asked about are measured; sets of them that tables can deal with
 )
-NARROW = 200  # attributes that tables can deal with, whatever is asked
 PREFERRED = 1.5  # tables find any structure: they may be predicted to be this much worse
 SHARE_OF_LENGTHS = 0.005  # where it is not declared how many items records hold
 MOST_BYTES = 1_000_000_000  # that the released rows, or tables instead of classes, may take
@@ -377,11 +375,6 @@ def paid_by(task: Task) -> Spending:
     return Spending((), ("ones", *light, "sums"), ())
 
 
-def is_wide(domain: Domain) -> bool:
-    """More binary attributes than tables can deal with, and nothing else."""
-    return domain.width > NARROW and bool((domain.sizes == 2).all())
-
-
 def measured_attributes(task: Task) -> NDArray[np.int64]:
     """All of them, where at least half are asked about and they are not too many; else those asked about."""
     asked, width = task.workload.attributes, task.domain.width
@@ -390,8 +383,6 @@ def measured_attributes(task: Task) -> NDArray[np.int64]:
 
 def plan_wide(task: Task, wanted: ProjectionWishes) -> Plan[Any] | None:
     """The plan for a wide binary table; None where it is none."""
-    if not is_wide(task.domain):
-        return None
     if wanted.items_per_record is not None and is_transactions(task.domain):
         return plan_baskets(task, wanted, wanted.items_per_record)
     return _plan_for_classes(task, wanted)

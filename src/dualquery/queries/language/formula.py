@@ -18,9 +18,9 @@ from typing import NamedTuple, NoReturn, TypeVar
 import numpy as np
 
 from dualquery.errors import QueryError
+from dualquery.queries import language
 from dualquery.queries.group import NONE, ProductRows
-from dualquery.queries.language import vocabulary
-from dualquery.queries.language.vocabulary import WORD, attribute_text, condition_text
+from dualquery.queries.language import WORD, attribute_text, condition_text
 from dualquery.table.domain import Domain
 from dualquery.types import Flags
 
@@ -294,7 +294,7 @@ class Phrase(Cursor):
         name = self.take("word", "quoted")
         found = domain.find(name.text)
         if found is None:
-            raise Fault(name.column, vocabulary.unknown_name(domain, name.text))
+            raise Fault(name.column, language.unknown_name(domain, name.text))
         return name, found
 
     def refuse(self, token: Token) -> NoReturn:
@@ -342,9 +342,9 @@ class Query:
             return f"parity({', '.join(attribute_text(domain, j) for j in self.parity)})"
         conditions = []
         for attribute, values, negated in self.literals:
-            accepted = vocabulary.bit_set(values)
+            accepted = language.bit_set(values)
             if negated != self.complement:  # ¬Π f = some ¬f
-                accepted ^= vocabulary.everything(domain.column_of(attribute)[1])
+                accepted ^= language.everything(domain.column_of(attribute)[1])
             conditions.append(condition_text(domain, attribute, accepted))
         return (" | " if self.complement else " & ").join(conditions)
 
@@ -356,7 +356,7 @@ def canonical(accepted: int, size: int) -> tuple[tuple[int, ...], bool]:
     """
     count = accepted.bit_count()
     negated = 2 * count > size or (2 * count == size and bool(accepted & 1))
-    return tuple(vocabulary.codes_in(accepted ^ ((1 << size) - 1) if negated else accepted)), negated
+    return tuple(language.codes_in(accepted ^ ((1 << size) - 1) if negated else accepted)), negated
 
 
 def texts_of(domain: Domain, rows: ProductRows) -> list[str]:

@@ -25,9 +25,10 @@ from typing import NoReturn
 import numpy as np
 
 from dualquery.errors import QueryError
+from dualquery.queries import language
 from dualquery.queries.conjunctions import Conjunctions, Parities
 from dualquery.queries.group import Group, Predicates, padded
-from dualquery.queries.language import vocabulary
+from dualquery.queries.language import KEYWORDS, CutSide
 from dualquery.queries.language.formula import (
     SIGNS_IN_WORDS,
     Box,
@@ -46,7 +47,6 @@ from dualquery.queries.language.formula import (
     pointing_at,
     tokens_of,
 )
-from dualquery.queries.language.vocabulary import KEYWORDS, CutSide
 from dualquery.table.domain import Column, Domain, Items
 
 DEEPEST = 50  # nested parentheses
@@ -171,7 +171,7 @@ class Reader(Cursor):
         column = None if position is None else self._domain.columns[position]
         if self.token.kind != "[":
             if position is None or column is None:
-                raise Fault(token.column, vocabulary.unknown_name(self._domain, token.text))
+                raise Fault(token.column, language.unknown_name(self._domain, token.text))
             if isinstance(column, Items):
                 example = f"{column.name}[{column.first}]"
                 raise Fault(token.column, f"'{column.name}' is a block of items; name one, as {example}")
@@ -180,7 +180,7 @@ class Reader(Cursor):
         number = self._take_value()
         self._take("]", "']'")
         if position is None or column is None:
-            raise Fault(token.column, vocabulary.unknown_name(self._domain, f"{token.text}[{number.text}]"))
+            raise Fault(token.column, language.unknown_name(self._domain, f"{token.text}[{number.text}]"))
         if not isinstance(column, Items):
             raise Fault(token.column, f"'{column.name}' is not a block of items; leave out [{number.text}]")
         last = column.first + column.count - 1
@@ -201,7 +201,7 @@ class Reader(Cursor):
     def _accepted(self, column: Column, codes: dict[str, int], column_number: int) -> int:
         """The codes that what stands behind a name accepts, as a bit set."""
         token = self.token
-        full = vocabulary.everything(column)
+        full = language.everything(column)
         if token.kind in ("=", "!="):
             self.place += 1
             accepted = self._value(column, codes)
@@ -233,8 +233,8 @@ class Reader(Cursor):
     def _comparison(self, operator: Token, column: Column, codes: dict[str, int]) -> int:
         side, upwards = _ORDER[operator.kind]
         place = self._cut(column, codes, side)
-        first, last = (place, len(vocabulary.ranked_codes(column) or ())) if upwards else (0, place)
-        return vocabulary.between(column, first, last)
+        first, last = (place, len(language.ranked_codes(column) or ())) if upwards else (0, place)
+        return language.between(column, first, last)
 
     def _membership(self, column: Column, codes: dict[str, int]) -> int:
         if not self.takes("{"):
@@ -257,17 +257,17 @@ class Reader(Cursor):
             last = self._cut(column, codes, CutSide.AFTER if close == "]" else CutSide.BEFORE)
             if not self.takes("]"):
                 self._take(")", "')' or ']' to close the interval")
-            return vocabulary.between(column, first, last)
+            return language.between(column, first, last)
         self._take_value()
         try:
-            return vocabulary.accepted_by(column, token.text, quoted=token.kind == "quoted", codes=codes)
+            return language.accepted_by(column, token.text, quoted=token.kind == "quoted", codes=codes)
         except QueryError as error:
             raise Fault(token.column, str(error)) from None
 
     def _cut(self, column: Column, codes: dict[str, int], side: CutSide) -> int:
         token = self._take_value()
         try:
-            return vocabulary.cut(column, token.text, side, codes=codes)
+            return language.cut(column, token.text, side, codes=codes)
         except QueryError as error:
             raise Fault(token.column, str(error)) from None
 

@@ -21,9 +21,9 @@ from itertools import combinations, groupby, product
 from math import prod
 
 from dualquery.errors import QueryError
+from dualquery.queries import language
 from dualquery.queries.families import FAMILIES, QUERIES
 from dualquery.queries.group import Group
-from dualquery.queries.language import vocabulary
 from dualquery.queries.language.formula import Condition, Fault, Literal, Query, Token, as_box, canonical
 from dualquery.queries.language.reader import Reader, query_of, to_groups
 from dualquery.queries.views import Counted, OverUnits, negated, over_units
@@ -140,7 +140,7 @@ class UnitReader(Reader):
         if not query.literals:
             raise Fault(token.column, f"what stands in {token.text}(…) holds for every row of '{child}'")
         number = Counted.of(self._database, child, query if is_any else negated(query))
-        return self._on(number, vocabulary.everything(number) ^ 1 if is_any else 1)
+        return self._on(number, language.everything(number) ^ 1 if is_any else 1)
 
     def _count(self, token: Token) -> Condition:
         """What stands behind `count(`: a table, perhaps a condition, and how many."""
@@ -251,9 +251,7 @@ def any_of(database: Database, k: int) -> Workload:
                 cells = zip(members, values, sizes, strict=True)
                 literals = tuple(Literal(j, *canonical(1 << v, size)) for j, v, size in cells)
                 number = Counted.of(database, child.name, Query(literals))
-                at_least_one = Literal(
-                    first, *canonical(vocabulary.everything(number) ^ 1, len(number.values))
-                )
+                at_least_one = Literal(first, *canonical(language.everything(number) ^ 1, len(number.values)))
                 asked.append((Query((at_least_one,)), (number,)))
     if not asked:
         raise QueryError(f"no table has {k} attributes, so there is no any(…) of so many")
@@ -274,7 +272,7 @@ def _example(database: Database) -> str:
     child = database.children[0]
     column = replace(child.columns[0], name=f"{child.name}.{child.columns[0].name}")
     code = min(1, len(column.labels) - 1)
-    return f"any({vocabulary.condition_text(Domain((column,)), 0, 1 << code)})"
+    return f"any({language.condition_text(Domain((column,)), 0, 1 << code)})"
 
 
 UNITS = Grammar("questions", f"{FAMILIES}, any:K", _example, groups_of, _family_of)

@@ -23,7 +23,7 @@ from __future__ import annotations
 
 import glob
 import os
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import replace
 from pathlib import Path
 from typing import Protocol
@@ -32,11 +32,13 @@ import pyarrow as pa
 
 from dualquery.errors import DataError
 from dualquery.registry import Registry
-from dualquery.table.reading.arrow import ARROW, FRAME, PARQUET
 from dualquery.table.reading.delimited import TEXT, TRANSACTIONS
 from dualquery.table.reading.mixed import BOOK, JSON, SQLITE, declared_in
 from dualquery.table.reading.postgresql import DATABASE, PostgresTable, declared_at, is_database
 from dualquery.table.reading.source import (
+    ARROW,
+    FRAME,
+    PARQUET,
     Declared,
     Source,
     WantedColumns,
@@ -93,6 +95,16 @@ def source_of(given: AnyTable) -> Source:
     raise DataError(
         f"'{given}' is an unsupported file type; save it as CSV, Parquet, Arrow, JSON, Excel, SQLite or DuckDB"
     )
+
+
+def one_table(source: AnyTable | Mapping[str, AnyTable]) -> AnyTable:
+    """The table that was given where the schema describes one."""
+    if isinstance(source, Mapping):
+        raise DataError(
+            "a dict of tables is a database, and the schema describes one table; describe all of them under "
+            "[database] and [[table]], or give one"
+        )
+    return source
 
 
 def declared(given: str) -> list[Declared] | None:
