@@ -180,8 +180,11 @@ class Database(Domain):
 
     def view_domain(self, child: str) -> Domain:
         """What is known of one row of a child table: all of its unit, and its own attributes."""
-        found = self.child(child)
-        return Domain((*self._beside(found), *_renamed(found, child)))
+        return self._views[self.place(child)]
+
+    @cached_property
+    def _views(self) -> list[Domain]:
+        return [Domain((*self._beside(each), *_renamed(each, each.name))) for each in self.children]
 
     def pair_domain(self, child: str) -> Domain:
         """What is known of two rows of a unit: all of it, the attributes of one row, and those of the other."""
