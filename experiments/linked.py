@@ -78,7 +78,7 @@ LAHMAN = (
 )
 RELATIONAL = replace(DPSYNTH, program="run_dpsynth_relational.py")
 PEER_LIMIT = 1800.0  # processor seconds
-PEER_RUNS = (("MST", 1.0, 3), ("MST", 3.2, 3))  # of a mechanism, at ε
+PEER_RUNS = (("MST", 1.0, 3), ("MST", 3.2, 3), ("AIM", 3.2, 1))  # of a mechanism, at ε
 SIZES = {"agec": 8, "sex": 2, "act": 8, "cit": 4, "inc": 6}
 
 

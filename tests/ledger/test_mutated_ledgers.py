@@ -19,10 +19,9 @@ from typing import Any
 import pytest
 
 from dualquery import DualQueryError, LedgerError, Neighbours
-from dualquery.ledger import storage
+from dualquery.ledger import Head, NewLine, chained, storage
 from dualquery.ledger.book import Statement
 from dualquery.ledger.books import Books, create
-from dualquery.ledger.chain import Head, NewLine, chained
 from dualquery.ledger.storage import engine_of
 
 CHARGES = 12

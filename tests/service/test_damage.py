@@ -14,7 +14,7 @@ import pytest
 
 from dualquery import cli
 from dualquery.errors import DualQueryError, LedgerError
-from dualquery.ledger.chain import _SIZE, Witness
+from dualquery.ledger import _SIZE, Witness
 from dualquery.service.journal import ledger_status
 from dualquery.service.run import begin, opened
 from dualquery.service.settings import Settings, read_settings

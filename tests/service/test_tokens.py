@@ -11,7 +11,7 @@ import pytest
 
 from dualquery import cli
 from dualquery.errors import DualQueryError, LedgerError
-from dualquery.ledger.chain import Witness
+from dualquery.ledger import Witness
 from dualquery.ledger.journal import Storage
 from dualquery.service import tokens
 from dualquery.service.run import opened

@@ -19,7 +19,7 @@ from dualquery.errors import DualQueryError, QueryError
 from dualquery.privacy.budget import Neighbours
 
 if TYPE_CHECKING:
-    from dualquery.ledger.chain import Witness
+    from dualquery.ledger import Witness
     from dualquery.ledger.journal import Storage
 
 WRITTEN = "The file that `dualquery serve init` wrote."
@@ -131,7 +131,7 @@ def list_all(service: Path = Path("service.toml"), json: bool = False) -> None:
 
 
 def _ledger(service: Path) -> tuple[Storage, Witness]:
-    from dualquery.ledger.chain import Witness
+    from dualquery.ledger import Witness
     from dualquery.ledger.journal import Storage
     from dualquery.service.settings import read_settings
 

@@ -16,7 +16,7 @@ from threading import Lock
 from typing import TYPE_CHECKING, TypeAlias
 
 from dualquery.errors import BudgetError, LedgerError, SchemaError
-from dualquery.ledger.chain import MOST_UNITS, Head, Line, Promise
+from dualquery.ledger import MOST_UNITS, Head, Line, Promise
 from dualquery.ledger.periods import PeriodCost, PeriodsSpent, of_person
 from dualquery.privacy.accounting import (
     filter_epsilon,

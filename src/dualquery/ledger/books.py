@@ -16,8 +16,8 @@ from fractions import Fraction
 import sqlalchemy as sql
 
 from dualquery.errors import BudgetError, LedgerError
+from dualquery.ledger import Head, NewLine, Promise, believed, chained, promised, verified
 from dualquery.ledger.book import BOOK, Book, Charge, Entry, Place, Statement, below, cap_units, check_name
-from dualquery.ledger.chain import Head, NewLine, Promise, believed, chained, promised, verified
 from dualquery.ledger.periods import PeriodCost
 from dualquery.ledger.storage import (
     CHAINS,

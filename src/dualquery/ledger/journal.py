@@ -18,8 +18,8 @@ import sqlalchemy as sql
 from sqlalchemy import exc
 
 from dualquery.errors import LedgerError
+from dualquery.ledger import LINE, Head, Line, Promise, believed, verified
 from dualquery.ledger.book import Place
-from dualquery.ledger.chain import LINE, Head, Line, Promise, believed, verified
 from dualquery.ledger.storage import (
     CHAINS,
     LINES,

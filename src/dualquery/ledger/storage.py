@@ -33,8 +33,8 @@ import sqlalchemy as sql
 from sqlalchemy import event, exc
 
 from dualquery.errors import LedgerError
+from dualquery.ledger import LINE, Head, Line, Promise
 from dualquery.ledger.book import Place
-from dualquery.ledger.chain import LINE, Head, Line, Promise
 
 PATIENCE = 60  # seconds that a writer waits for others
 _BEGIN = "dualquery_begin"  # the option of a connection that says how to begin

@@ -35,7 +35,7 @@ from dualquery.interactive import (
     written,
 )
 from dualquery.interactive.rule import Accuracy
-from dualquery.ledger.chain import TOLD, Head, Line, NewLine, Promise, Witness, chained
+from dualquery.ledger import TOLD, Head, Line, NewLine, Promise, Witness, chained
 from dualquery.ledger.journal import Storage
 from dualquery.ledger.storage import AwayError, FencedError
 from dualquery.privacy.budget import decimal

@@ -35,9 +35,9 @@ from dualquery.interactive.opening import (
     starts_from_release,
 )
 from dualquery.interactive.rule import MOST_ERROR, OnlineRule, State, cap_of, check_wishes
+from dualquery.ledger import promised
 from dualquery.ledger.book import Place
 from dualquery.ledger.books import Books
-from dualquery.ledger.chain import promised
 from dualquery.ledger.journal import Storage
 from dualquery.privacy.budget import Neighbours, default_delta
 from dualquery.privacy.curator import Curator

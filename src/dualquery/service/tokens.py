@@ -22,7 +22,7 @@ from datetime import UTC, datetime, timedelta
 from fractions import Fraction
 
 from dualquery.errors import DualQueryError, LedgerError
-from dualquery.ledger.chain import Line, NewLine, Witness, chained
+from dualquery.ledger import Line, NewLine, Witness, chained
 from dualquery.ledger.journal import Storage, TakenError
 
 ANALYST, OWNER = "analyst", "owner"
