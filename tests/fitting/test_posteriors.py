@@ -205,3 +205,21 @@ def test_single_numbers_are_fitted_as_they_were_measured(size, as_measured):
     raw = wanted.targets({s: measured.table(s) for s in wanted.likely})
     found = wanted.at_once()
     assert all(np.array_equal(raw.pull[s], found.pull[s]) for s in raw.pull) is as_measured
+
+
+def test_one_way_tables_move_halfway_to_those_of_fitted_rows():
+    rng = np.random.default_rng(0)
+    domain = Domain((Categorical("a", ("x", "y")), Categorical("b", ("x", "y", "z"))))
+    told = {
+        (): np.array(1000.0),
+        (0,): np.array([100.0, -100.0]),
+        (1,): np.zeros(3),
+        (0, 1): np.zeros((2, 3)),
+    }
+    measured = MeasuredTables(domain, told, dict.fromkeys(told, 1.0), 1000.0)
+    wanted = PairTargets.of(measured, rng)
+    rows = {0: np.array([0.7, 0.3]), 1: np.array([0.5, 0.3, 0.2])}
+    again = wanted.anew(rows, rng)
+    for j, fraction in rows.items():
+        assert again.ones[j] == pytest.approx((wanted.ones[j] + fraction) / 2)
+    assert again.measured.interactions[0, 1] is measured.interactions[0, 1]

@@ -49,6 +49,10 @@ def test_a_cover_holds_every_set_once_in_few_small_tables(order: int) -> None:
     assert len(cover.sets) < 0.6 * len(sets)
 
 
+def test_the_number_of_records_is_covered_by_any_table() -> None:
+    assert cover_of([(), (0,), (1,)], [3, 4]).sets == ((0, 1),)
+
+
 @pytest.mark.parametrize("distinct", [40, 1 << 20])
 def test_records_that_repeat_are_counted_once_and_others_are_left_alone(distinct: int) -> None:
     rng = np.random.default_rng(0)
