@@ -22,6 +22,7 @@ from dualquery.queries.workload import Workload
 from dualquery.table.domain import Categorical, Domain
 from dualquery.table.records import Records
 from tests.house import curator_of
+from tests.mechanisms.test_staged import measured
 
 PACE = Effort.of(600)
 
@@ -98,9 +99,9 @@ def test_a_total_that_was_measured_before_is_not_bought_again():
     before = replace(task(workload), rows_variance=12.5)
     assert () not in plan_tables(before).ones
     curator = curator_of(table, before.budget)
-    measured, _, _ = plan_tables(before).measure(curator, before, PACE, np.random.default_rng(0))
-    assert measured.total == 20_000
-    assert measured.variance[()] == 12.5
+    found, _ = measured(plan_tables(before), curator, before, PACE)
+    assert found.total == 20_000
+    assert found.variance[()] == 12.5
 
 
 def test_constant_attributes_are_left_out():
