@@ -408,7 +408,11 @@ UNIT_STATISTICS = [
         FAMILIES,
         summed_of_views(Errors(0, 1), OF_ROWS, Errors(3, 1, whole=WHOLE), expected={0: 2, 2: 2, 5: 2, 11: 2}),
     ),
-    Case("the largest misfit of rows", FAMILIES, summed_of_views(replace(OF_ROWS, largest=True), expected={2: 2, 5: 2})),
+    Case(
+        "the largest misfit of rows",
+        FAMILIES,
+        summed_of_views(replace(OF_ROWS, largest=True), expected={2: 2, 5: 2}),
+    ),
     Case(
         "misfit of a mean of rows",
         FAMILIES,
