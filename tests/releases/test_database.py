@@ -724,6 +724,10 @@ def test_rows_and_pairs_have_criteria(tables: dict[str, pd.DataFrame]) -> None:
         ({"table": ["person.age", "other person.age", "region"], "error": 1e-4}, "below what could be told"),
         ({"tables": 2, "of": "person"}, "a criterion says"),
         ({"mean_of": "person.sex", "error": 0.1}, "is no number"),
+        ({"mean_of": "person.age", "by": 3, "error": 0.1}, "in a list of texts"),
+        ({"table": 3, "error": 0.1}, "in a list of texts"),
+        ({"tables": 2, "of": ["person"], "mean": 0.1}, "'of' names 'person' or"),
+        ({"mean_of": "person", "by": "person.work", "error": 1e-4}, "below what could be told"),
     ],
 )  # fmt: skip
 def test_criteria_of_rows_that_cannot_be(
@@ -731,6 +735,18 @@ def test_criteria_of_rows_that_cannot_be(
 ) -> None:
     with pytest.raises(DualQueryError, match=said):
         released(tables, check=0.3, budget=RICH, records=SOME, accept={"criterion": [criterion]})
+
+
+def test_a_table_without_rows_is_released_and_asked(tables: dict[str, pd.DataFrame], tmp_path: Path) -> None:
+    schema = parse_schema(example.DATABASE_SCHEMA.replace("at_least = 1", "at_least = 0"), origin="t")
+    empty = tables | {"person": tables["person"].iloc[:0]}
+    options = {"budget": RICH, "check": 0.0, "mechanism": "linked", "synthetic_rows": 400}
+    made = dualquery.release(empty, schema=schema, workload="marginals:2", **options)  # type: ignore[arg-type]
+    made.save(tmp_path / "released")
+    assert not len(made.tables["person"])
+    answer = made.answer("sex = male", of="person")
+    assert answer.value == 0
+    assert answer.error >= 1, "nothing is known of persons"
 
 
 def test_counts_in_sql_are_no_surer_than_the_number_of_units(tables: dict[str, pd.DataFrame]) -> None:

@@ -393,6 +393,29 @@ def test_keys_that_say_no_database_are_told_in_a_sentence(
     assert not (tmp_path / "schema.toml").exists()
 
 
+def test_keys_of_sqlite_are_found_whatever_their_case_and_truth_values_are_numbers(tmp_path: Path) -> None:
+    path = tmp_path / "some.sqlite"
+    with sqlite3.connect(path) as connection:
+        connection.executescript("""
+            create table House (Id int primary key, r int);
+            create table p (h int references house (ID), own boolean not null);
+            create table q (h int references HOUSE, own boolean not null);
+        """)
+    found = parse_schema(completed(drafted_database(path)), origin="t").domain
+    assert isinstance(found, Database)
+    assert (found.root.key, [each.link for each in found.children]) == ("Id", ["h", "h"])
+    assert found.child("p").own[0].labels == ("0", "1")
+
+
+def test_a_table_alone_is_drafted_whatever_it_refers_to(tmp_path: Path) -> None:
+    path = tmp_path / "some.sqlite"
+    with sqlite3.connect(path) as connection:
+        connection.executescript(
+            "create table a (x int primary key, y int references a); insert into a values (1, 1)"
+        )
+    assert "[[attribute]]" in drafted_database(path)
+
+
 def test_a_circle_is_none_where_it_is_said_who_is_protected(tmp_path: Path) -> None:
     path = tmp_path / "some.sqlite"
     with sqlite3.connect(path) as connection:

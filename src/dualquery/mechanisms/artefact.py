@@ -85,7 +85,7 @@ class SyntheticRecords:
     words = None
 
     def fractions(self, group: Group) -> Fractions:
-        return group.counts(self.records) / (group.unit * self.records.rows)
+        return group.counts(self.records) / (group.unit * max(1, self.records.rows))
 
     def bars(self, group: Group) -> None:
         return None

@@ -94,11 +94,11 @@ class Replica:
         return Replica(table, (one, other))
 
     def seen(self, group: Group) -> Seen:
-        """What it shows of each question of a group."""
+        """What it shows of each question of a group; where a table of a database has no rows, it answers 0."""
         counts = [group.counts(half) / group.unit for half in self.halves]
-        table = group.counts(self.table) / (group.unit * self.table.rows)
-        apart = counts[0] / self.halves[0].rows - counts[1] / max(1, self.halves[1].rows)
-        return Seen(table, (counts[0] + counts[1]) / self.rows - table, apart / 2)
+        table = group.counts(self.table) / (group.unit * max(1, self.table.rows))
+        apart = counts[0] / max(1, self.halves[0].rows) - counts[1] / max(1, self.halves[1].rows)
+        return Seen(table, (counts[0] + counts[1]) / max(1, self.rows) - table, apart / 2)
 
 
 class Seen(NamedTuple):
@@ -216,7 +216,7 @@ def _curves_of(
     whole = np.mean([each.errors**2 for each in seen], axis=0)
     apart = np.mean([each.apart**2 for each in seen], axis=0)
     rows = replicas[0].rows
-    less = rows / min(released, max(rows, records))  # of the rows' sampling error counts so much
+    less = rows / max(1, min(released, max(rows, records)))  # of the rows' sampling error counts so much
     return ErrorCurves(
         tuple(
             _curve(answers[mine], whole[mine], apart[mine], less)

@@ -21,7 +21,7 @@ from __future__ import annotations
 
 import math
 import os
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from itertools import combinations
 from typing import Any, TypeAlias
@@ -327,7 +327,7 @@ def _criterion(said: Any, domain: Domain) -> Criterion:
         words = f"error of {_named(domain, members)}"
         return Criterion(words, _limit(said, "error"), members=_not_too_large(members, domain), view=view)
     if keys in ({"mean_of", "error"}, {"mean_of", "by", "error"}):
-        domain, view = _known([said["mean_of"], *said.get("by", ())], domain)
+        domain, view = _known([said["mean_of"], *_texts(said.get("by", said["mean_of"]))], domain)
         (attribute,) = _members([said["mean_of"]], domain)
         by = _members(said["by"], domain) if "by" in keys else ()
         if attribute in by:
@@ -345,7 +345,7 @@ def _criterion(said: Any, domain: Domain) -> Criterion:
 def _view(of: Any, domain: Domain) -> View:
     """What `of` names: rows of a child table, or pairs of them."""
     views = {view.words: view for view in hanging(domain)}
-    if of not in views:
+    if not isinstance(of, str) or of not in views:
         known = f"{' or '.join(map(repr, views))}" if views else "a table of a database, and this is none"
         raise DualQueryError(f"'of' names {known}; {of!r} is not known")
     return views[of]
@@ -353,7 +353,7 @@ def _view(of: Any, domain: Domain) -> View:
 
 def _known(names: Any, domain: Domain) -> tuple[Domain, View | None]:
     """Where all of these attributes are known: of units, of their rows, or of pairs of rows; else where most are."""
-    listed = [each for each in ([names] if isinstance(names, str) else names) if isinstance(each, str)]
+    listed = _texts(names)
     places: list[tuple[Domain, View | None]] = [(domain, None), *((v.domain, v) for v in hanging(domain))]
     return max(places, key=lambda place: sum(place[0].find(name) is not None for name in listed))
 
@@ -376,12 +376,16 @@ def _limit(said: Mapping[str, Any], key: str) -> float:
     return float(value)
 
 
-def _members(names: Any, domain: Domain) -> Set:
-    listed: Sequence[Any] = [names] if isinstance(names, str) else names
+def _texts(names: Any) -> list[str]:
+    listed: Any = [names] if isinstance(names, str) else names
     if not isinstance(listed, list) or not listed or not all(isinstance(each, str) for each in listed):
         raise DualQueryError(f"name attributes in a list of texts; {names!r} is not one")
+    return listed
+
+
+def _members(names: Any, domain: Domain) -> Set:
     found = []
-    for name in listed:
+    for name in _texts(names):
         attribute = domain.find(name)
         if attribute is None:
             raise DualQueryError(unknown_name(domain, name))

@@ -113,7 +113,7 @@ def declared(given: str) -> list[Declared] | None:
         return declared_at(given)
     path = Path(given)
     found = declared_in(path) if path.suffix.lower() in SQLITE and path.exists() else []
-    return found if any(each.links for each in found) else None
+    return found if len(found) > 1 and any(each.links for each in found) else None
 
 
 def describe(given: AnyTable) -> str:

@@ -236,8 +236,11 @@ def declared_in(path: Path) -> list[Declared]:
     with reading(path), closing(_sqlite(path)) as connection:
         try:
             listed = "select name from sqlite_master where type = 'table' and name not like 'sqlite_%'"
-            for (name,) in connection.execute(listed).fetchall():
-                columns = connection.execute(f"pragma table_info({_identifier(name)})").fetchall()
+            tables = {
+                name: connection.execute(f"pragma table_info({_identifier(name)})").fetchall()
+                for (name,) in connection.execute(listed).fetchall()
+            }
+            for name, columns in tables.items():
                 parts = connection.execute(f"pragma foreign_key_list({_identifier(name)})").fetchall()
                 links = [
                     [each for each in parts if each[0] == link]
@@ -245,15 +248,26 @@ def declared_in(path: Path) -> list[Declared]:
                 ]
                 key = tuple(column[1] for column in sorted(columns, key=lambda each: each[5]) if column[5])
                 named: dict[str, ColumnType] = {
-                    each[1]: (each[2].lower(), (), not each[3]) for each in columns
+                    each[1]: (kind, ("0", "1") if kind == "boolean" else (), not each[3])
+                    for each in columns
+                    for kind in [each[2].lower()]
                 }
-                told = (
-                    (tuple(p[3] for p in link), link[0][2], tuple(p[4] or "" for p in link)) for link in links
-                )
+                told = []
+                for link in links:
+                    to = _as_declared(link[0][2], tables)
+                    its = [each[1] for each in tables.get(to, ())]
+                    told.append(
+                        (tuple(p[3] for p in link), to, tuple(_as_declared(p[4] or "", its) for p in link))
+                    )
                 found.append(Declared(name, named, tuple(told), key))
         except sqlite3.Error:
             raise OSError("damaged") from None
     return found
+
+
+def _as_declared(name: str, among: Iterable[str]) -> str:
+    """SQLite finds names whatever their case, and tables are read by the one that they were made with."""
+    return next((each for each in among if each.lower() == name.lower()), name)
 
 
 def _sqlite(path: Path) -> sqlite3.Connection:
