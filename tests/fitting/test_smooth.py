@@ -18,6 +18,7 @@ from dualquery.fitting.smooth import (
     UNMEASURED,
     Slopes,
     eigen,
+    heard_of,
     scores_of,
     smoothed,
     tilted,
@@ -255,6 +256,18 @@ def test_products_are_believed_where_tables_say_little() -> None:
     prior = (UNMEASURED**2 + wanted**2) / 2  # one product, and one as seen before
     noise = (0.002 / (1 / 3)) ** 2
     assert slopes.likely[0, 1] == pytest.approx(wanted * prior / (prior + noise), abs=0.02)
+
+
+def test_products_of_a_column_that_hardly_varies_are_not_heard() -> None:
+    """They are but noise, and would make correlations that nobody measured as likely as the largest."""
+    table = np.zeros((BINS, BINS))
+    table[:, 3] = SHARES
+    known, _ = heard(measured(table, 400.0), table, 0.02)
+    told = heard_of(
+        replace(known, inside=(*known.inside[:2], replace(known.inside[2], values=np.full(1, 300.0))))
+    )
+    assert not told.products
+    assert told.prior == pytest.approx(UNMEASURED**2)
 
 
 def test_draws_are_moved_to_what_was_heard() -> None:

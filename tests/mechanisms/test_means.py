@@ -116,6 +116,15 @@ def test_products_are_measured_where_tables_tell_less(
     assert said == (["measure how 3 pairs of numbers correlate (2% of the budget)"] if wanted else [])
 
 
+@pytest.mark.parametrize(("epsilon", "records"), [(0.02, 1_000_000), (0.005, 3_000_000)])
+def test_no_product_has_noise_that_cannot_be_drawn(epsilon: float, records: int) -> None:
+    """Its noise is small beside so many records; counted in 2²⁰ parts of a record it is not."""
+    schema = parse_schema(numbers(4, 20), origin="the test")
+    planned = dualquery.plan(schema, workload="marginals:2", budget=epsilon, records=records)
+    assert planned.mechanism == "projection"
+    assert not any("correlate" in step.words for step in planned.steps)
+
+
 def test_numbers_correlate_though_their_pairs_were_left_out() -> None:
     rng = np.random.default_rng(4)
     hidden = rng.normal(size=(6_000, 1)) + 1.4 * rng.normal(size=(6_000, 3))

@@ -1068,6 +1068,11 @@ def test_a_selection_is_charged_its_range_before_anything_is_read(case: Case, re
         assert curator.ledger.events == ()
 
 
+def test_scores_beyond_their_bound_are_refused() -> None:
+    with pytest.raises(ValueError, match="scores lie between"):
+        products(MIXED, [-1, 1], [1, 0, -1.001])
+
+
 @pytest.mark.usefixtures("short")
 @pytest.mark.parametrize("relation", RELATIONS, ids=lambda relation: relation.value)
 @pytest.mark.parametrize("case", [*STATISTICS, *SCORES], ids=str)

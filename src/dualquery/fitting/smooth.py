@@ -412,7 +412,8 @@ def heard_of(measured: MeasuredTables) -> HeardProducts:
                 combinations(each.what.attributes, 2), each.values.tolist(), strict=True
             ):
                 by = scale[i] * scale[j] * measured.total
-                products[i, j], variance[i, j] = value / by, each.variance / by**2
+                if each.variance < (UNMEASURED * by) ** 2:  # of a column that hardly varies it is but noise
+                    products[i, j], variance[i, j] = value / by, each.variance / by**2
     excess = sum(products[pair] ** 2 - variance[pair] for pair in products)
     prior = (UNMEASURED**2 + max(0.0, excess)) / (1 + len(products))
     return HeardProducts(scores, products, variance, prior)

@@ -125,8 +125,8 @@ def products_for(task: Task, *, all_pairs: bool) -> NumberPairs | None:
     if len(lines) < 2:
         return None
     unit = unit_variance(task.budget)
-    moved = neighbours.sensitivity(products_bound(len(lines))).l2_squared / ScoreProducts.HIGHEST**4
-    noise = 3 * math.sqrt(unit * moved / PRODUCTS_SHARE)
+    variance = unit * neighbours.sensitivity(products_bound(len(lines))).l2_squared / PRODUCTS_SHARE
+    noise = 3 * math.sqrt(variance) / ScoreProducts.HIGHEST**2
     some = [s for s in pairs if set(s) <= set(lines)]
     cells = [
         relative_sensitivity(s, task.domain, neighbours) * math.prod(task.domain.sizes[list(s)].tolist())
@@ -134,4 +134,5 @@ def products_for(task: Task, *, all_pairs: bool) -> NumberPairs | None:
     ]
     by_tables = math.sqrt(unit * len(pairs) / (1 - SHARE_OF_ONES) * float(np.mean(cells))) if cells else 0.0
     told = all_pairs and by_tables < max(CLEARER * noise, ENOUGH * task.rows)
-    return None if noise > MOST_NOISE * task.rows or not some or told else NumberPairs(lines)
+    drowned = noise > MOST_NOISE * task.rows or variance > MOST_VARIANCE / 4
+    return None if drowned or not some or told else NumberPairs(lines)

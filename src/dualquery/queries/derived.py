@@ -195,6 +195,10 @@ class ScoreProducts(Derived):
 
     kept = True
 
+    def __post_init__(self) -> None:
+        if any(np.abs(each).max(initial=0) > self.HIGHEST for each in self.scores.values()):
+            raise ValueError(f"scores lie between -{self.HIGHEST} and {self.HIGHEST}")
+
     @property
     def sets(self) -> tuple[Set, ...]:
         return tuple(combinations(self.scores, 2))
