@@ -204,7 +204,10 @@ def _of_release(release: Release, schema: Schema) -> tuple[PublicRows | PublicUn
             raise DataError(
                 "the prior is a release of one table, and the schema describes a database; name another"
             )
-        units = _units_in(release.artefact.tables, schema, "the prior")
+        # What its rows had looked up stands in its tables.
+        plain = tuple(replace(each, lookups=()) for each in schema.domain.tables)
+        own = replace(schema, domain=replace(schema.domain, tables=plain))
+        units = replace(_units_in(release.artefact.tables, own, "the prior"), domain=schema.domain)
         entry = _entry(origin, _codes_of_units(units), records, ())
         return PublicUnits(units, float(min(records, units.rows))), entry
     codes, lacks = codes_of(release.to_arrow(), schema, "the prior")
