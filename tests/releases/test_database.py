@@ -45,6 +45,7 @@ from dualquery.privacy.noise import Gaussian, Noise
 from dualquery.queries.derived import number_of_records
 from dualquery.queries.families import from_texts
 from dualquery.queries.language.units import rows_groups_of
+from dualquery.queries.rules import checked
 from dualquery.registry import KINDS
 from dualquery.releases.certificate import Certificate
 from dualquery.releases.check import as_released, hanging
@@ -256,6 +257,12 @@ def test_csv_files_for_each_table(tables: dict[str, pd.DataFrame], tmp_path: Pat
     again = dualquery.encode(tmp_path / "out", schema)
     assert isinstance(again, Units)
     assert again.dropped == {}
+    assert checked(schema, tmp_path / "out").sound
+    blank = tables["household"].assign(hh=None)
+    assert (
+        f"left out: rows of 'household' with a blank key, {len(blank):,}"
+        in checked(schema, tables | {"household": blank}).notes
+    )
     assert again.rows == len(made.tables["household"])
 
 

@@ -25,6 +25,7 @@ from dualquery.errors import DataError, QueryError, SchemaError
 from dualquery.queries.language.formula import Query
 from dualquery.queries.language.reader import parse
 from dualquery.table.cells import plain
+from dualquery.table.database import Database
 from dualquery.table.dates import Dates
 from dualquery.table.domain import Categorical, Column, Dependency, Domain, Implication, Items, Numeric, Sum
 from dualquery.table.drafting import several_rows
@@ -34,6 +35,7 @@ from dualquery.table.reading.source import choose
 from dualquery.table.records import ColumnCodes, Records, smallest_type
 from dualquery.table.schema import Schema, read_schema
 from dualquery.table.toml_text import quoted
+from dualquery.table.units import units_in
 from dualquery.types import Flags, Integers
 
 MOST_CELLS = 2_000_000  # of a rule's table
@@ -377,6 +379,9 @@ def _notes(domain: Domain) -> list[str]:
 
 def _compared(schema: Schema, table: AnyTable) -> tuple[list[str], list[str]]:
     """Every column by itself, so that all that is wrong is said at once; then the rules."""
+    if isinstance(schema.domain, Database):
+        dropped = units_in(table, schema.domain, schema.encoding).dropped
+        return [], [f"left out: {why}, {number:,}" for why, number in dropped.items()]
     problems, notes = [], []
     wanted = wanted_columns(table, schema)
     # All columns of the table, but otherwise read as for a release.
