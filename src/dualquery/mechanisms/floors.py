@@ -1,22 +1,4 @@
-"""How far off questions about several items of baskets may be, from what was counted: all of it is public.
-
-Noise is larger than what most pairs of rare items have in common. So rows take such items as independent, and
-replicas, of those rows, err little where the rows err most. As for pairs of tables (`mechanisms.floors`) the prior of
-what two items have in common beyond chance is D_ij ~ N(0, τ² v_i v_j), v_i = p_i(1 − p_i), and τ is learned from all
-pairs that were counted: with noise σ, d² − σ² has the mean τ² v_i v_j, and weighs as maximum likelihood has it,
-
-    τ² = Σ w (d² − σ²)/(v_i v_j) / Σ w,    w = (τ² v_i v_j / (σ² + τ² v_i v_j))²,
-
-so that a thousand middling pairs count more than the few of the most frequent items. Before anything is seen τ = .2,
-which counts as one pair. A counted pair then has the variance τ² v_i v_j σ²/(τ² v_i v_j + σ²), another τ² v_i v_j.
-
-Three items may have more in common than their pairs tell, by N(0, τ² v_i v_j v_k): where a kind of baskets, a share π
-of all, holds three items more often, two of them have a correlation c, and three c^(3/2)/√π in the same units, which
-is about c where kinds are as rare as their items are tied.
-
-The error of a question is that of each of its items, of each two and three, times what it accepts of the rest.
-
-What replicas cannot see of an error, from what a release has measured: all of it is public.
+"""What replicas cannot see of an error, from what a release has measured: all of it is public.
 
 *Noise of one-way tables.* Rows are fitted to tables that are shrunk and have no negative cells, and replicas to those
 again, so that their errors are smaller than the noise that was drawn. Of a question about one attribute that noise is
@@ -40,6 +22,22 @@ is seen t = .2, which counts as one pair (`benchmarks/bars.py`).
 What such a question multiplies was measured one by one. Its bar is at least √(Σ_a σ_a² Π_b (p_b² + σ_b²)) over the
 attributes that were measured with none of the others, with the noise σ of each share p; where p is small beside its
 noise, p(1 − p) + σ² stands for p(1 − p) above.
+
+*Items of baskets.* Noise is larger than what most pairs of rare items have in common. So rows take such items as
+independent, and replicas, of those rows, err little where the rows err most. As for pairs of tables the prior of what
+two items have in common beyond chance is D_ij ~ N(0, τ² v_i v_j), v_i = p_i(1 − p_i), and τ is learned from all pairs
+that were counted: with noise σ, d² − σ² has the mean τ² v_i v_j, and weighs as maximum likelihood has it,
+
+    τ² = Σ w (d² − σ²)/(v_i v_j) / Σ w,    w = (τ² v_i v_j / (σ² + τ² v_i v_j))²,
+
+so that a thousand middling pairs count more than the few of the most frequent items. Before anything is seen τ = .2,
+which counts as one pair. A counted pair then has the variance τ² v_i v_j σ²/(τ² v_i v_j + σ²), another τ² v_i v_j.
+
+Three items may have more in common than their pairs tell, by N(0, τ² v_i v_j v_k): where a kind of baskets, a share π
+of all, holds three items more often, two of them have a correlation c, and three c^(3/2)/√π in the same units, which
+is about c where kinds are as rare as their items are tied.
+
+The error of a question is that of each of its items, of each two and three, times what it accepts of the rest.
 """
 
 from __future__ import annotations

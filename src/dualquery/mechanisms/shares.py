@@ -42,7 +42,7 @@ from dualquery.queries.derived import (
 from dualquery.queries.group import NONE, distinct_sets
 from dualquery.queries.statistics import Countable
 from dualquery.table.domain import Domain
-from dualquery.types import Integers, Reals, Set, halved
+from dualquery.types import Reals, Set, halved
 
 TOO_SMALL = "the budget is too small to measure this table at all; use a larger epsilon"
 NOTHING = "every attribute that the workload asks about is constant: there is nothing to measure"
@@ -89,11 +89,7 @@ class Stage:
     def measured(self, curator: Curator, within: Allowance, what: Interactions) -> list[Measured]:
         if not what.sets:
             return []
-        return self.heard(what, curator.measure(what, noise=self.noise, within=within))
-
-    def heard(self, what: Interactions, noisy: Integers) -> list[Measured]:
-        """Interactions in records, and the variance of their noise before centring."""
-        told = what.in_records(noisy)
+        told = what.in_records(curator.measure(what, noise=self.noise, within=within))
         variances = self.variances(what)
         return [Measured(members, cells, variances[members]) for members, cells in told.items()]
 

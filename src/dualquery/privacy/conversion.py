@@ -15,6 +15,7 @@ from fractions import Fraction
 from functools import lru_cache
 
 from dualquery.errors import BudgetError, require
+from dualquery.types import first_whole
 
 UNITS = 10**12  # ρ, μ² and pure ε are kept in whole multiples of 10⁻¹²
 PI = Fraction(355, 113)  # a little above π
@@ -152,10 +153,7 @@ def largest_units(holds: Callable[[Fraction], bool]) -> int:
     largest, too_much = 0, 1
     while holds(Fraction(too_much, UNITS)):
         largest, too_much = too_much, 2 * too_much
-    while too_much - largest > 1:
-        middle = (largest + too_much) // 2
-        largest, too_much = (middle, too_much) if holds(Fraction(middle, UNITS)) else (largest, middle)
-    return largest
+    return first_whole(largest, too_much, lambda number: not holds(Fraction(number, UNITS))) - 1
 
 
 def advanced_composition(largest: Fraction | float, draws: int, *, delta: float) -> float:
@@ -182,12 +180,7 @@ def gaussian_epsilon(mu_squared: Fraction | float, *, delta: float) -> float:
     low, high = 0.0, 1.0
     while _log_gaussian_delta(mu, high) > target:
         low, high = high, 2 * high
-    for _ in range(_STEPS):
-        middle = (low + high) / 2
-        if not low < middle < high:
-            break
-        low, high = (low, middle) if _log_gaussian_delta(mu, middle) <= target else (middle, high)
-    return high
+    return _least(low, high, lambda epsilon: _log_gaussian_delta(mu, epsilon) <= target)
 
 
 def tight_gaussian_epsilon(rho: Fraction | float, *, delta: float) -> float:
@@ -267,14 +260,9 @@ def _mills_ratio(x: float) -> float:
 
 def _turn(rho: float, depth: float) -> float:
     """x with ρx² + ln(1 + x) = depth, within e^±345: bisection on ln x."""
-    low, high = -345.0, 345.0
-    for _ in range(_STEPS):
-        middle = (low + high) / 2
-        if not low < middle < high:
-            break
-        x = math.exp(middle)
-        low, high = (low, middle) if rho * x * x + math.log1p(x) - depth >= 0 else (middle, high)
-    return math.exp(high)
+    return math.exp(
+        _least(-345.0, 345.0, lambda ln: rho * math.exp(ln) ** 2 + math.log1p(math.exp(ln)) >= depth)
+    )
 
 
 def _least(low: float, high: float, holds: Callable[[float], bool]) -> float:

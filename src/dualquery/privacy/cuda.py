@@ -3,8 +3,8 @@
 A block of threads adds up the weights of a chunk of candidates in whole numbers, band by band; the order does not
 matter. Doubles are used as in `selection.mantissa`, operation by operation, and products and sums are not joined. The
 uniform integers come from the entropy of the curator; a card sees counts, scores and what is left of such an integer
-inside a chunk. Counts that are asked again every round stay on the card,
-and so do the answers of replies to conjunctions.
+inside a chunk. Counts that are asked again every round stay on the card, and so do the answers of replies to
+conjunctions.
 """
 
 from __future__ import annotations

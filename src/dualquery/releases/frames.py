@@ -1,11 +1,4 @@
-"""What a release has measured, as a table and as a list for people.
-
-measurements.parquet has one row per measurement: its kind, the names of the attributes that it is about, a text where
-these do not say which it is, the noisy numbers in records, and the variance of their noise. An interaction of several
-attributes is written row by row, the last attribute fastest (`fitting.measured`). The noise was paid for, so that
-anybody may make what they like of the numbers.
-
-What people get of a release as tables: answers, what there is of each column by itself, and rows.
+"""What people get of a release as tables: answers, what there is of each column by itself, and rows.
 
 *Answers* have one row per question or cell, with its share of the records and its 95% bar.
 
@@ -18,6 +11,11 @@ which no bar here knows of, and shares stand alone.
 *Rows*: answers need many rows, people take the rows of a file for records. So by default synthetic.parquet has as
 many as the table, evenly drawn from all, and rows.parquet beside it has all, for answers. Where somebody asked for a
 number of rows, synthetic.parquet has these. Of a database they are NAME.parquet and rows.NAME.parquet.
+
+*What was measured*, as a table and as a list for people: measurements.parquet has one row per measurement: its kind,
+the names of the attributes that it is about, a text where these do not say which it is, the noisy numbers in records,
+and the variance of their noise. An interaction of several attributes is written row by row, the last attribute
+fastest (`fitting.measured`). The noise was paid for, so that anybody may make what they like of the numbers.
 """
 
 from __future__ import annotations

@@ -1,9 +1,4 @@
-"""The number of records, as the public knows it: the table's own, declared, or measured and paid for.
-
-Where it is measured, everything that comes after follows it, sizes and all. So the budget is `adaptive` from the
-start, its accounting is a filter, and what is left of it is again a budget of the same kind.
-
-The plan of a release from public things alone: which mechanism, which theorem adds up its cost, what it would be.
+"""The plan of a release from public things alone: which mechanism, which theorem adds up its cost, what it would be.
 
 The theorem stands before the first draw. Where the user names none it is the tightest that the mechanism can be paid
 by: Gaussian accounting comes first, and its plan is made to see; a plan that draws something else than Gaussian noise
@@ -12,6 +7,11 @@ plan to see is made at a nominal number.
 
 Measuring the number charges the book, and the plan follows the number. What would be refused whatever the number is
 (an option that means nothing, a workload too large, a budget too small) is said before anything is charged.
+
+*The number of records*, as the public knows it: the table's own, declared, or measured and paid for.
+
+Where it is measured, everything that comes after follows it, sizes and all. So the budget is `adaptive` from the
+start, its accounting is a filter, and what is left of it is again a budget of the same kind.
 """
 
 from __future__ import annotations

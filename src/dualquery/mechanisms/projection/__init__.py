@@ -1,6 +1,4 @@
-"""Projection by best responses: one noisy measurement, and rows that answer its residual.
-
-Projection by best responses: measure once, then let rows answer the residual one after another.
+"""Projection by best responses: measure once, then let rows answer the residual one after another.
 
 The query player asks the curator what is planned, with noise, and from then on plays the public residual; the data
 player best-responds row by row (`fitting.fit`). Everything after the measurement is post-processing. The projection
@@ -12,7 +10,7 @@ how to `measure`, and what it measures knows how rows are fitted to it (`Fitting
 
 A database in which every unit has exactly one row is one table: projection plays it, and its rows are units.
 
-The way of projection that looks at nothing first: all tables of the workload, with shares that it alone decides.
+Here stands the way that looks at nothing first: all tables of the workload, with shares that it alone decides.
 
 What it measures is the same of any table, and so may be added up over tables: each set of attributes has its share in
 proportion to a power of c_S · cells (`mechanisms.shares.fair_shares`), one-way tables and the number of records as in

@@ -408,11 +408,8 @@ class ByTables:
         allowances = curator.allow(*(stage.event for stage in stages))
 
         def measured(number: int, shares: SetShares) -> list[Measured]:
-            stage = stages[number]
-            what = stage.chosen(shares, task.domain, task.budget.neighbours)
-            if not what.sets:
-                return []
-            return stage.heard(what, curator.measure(what, noise=stage.noise, within=allowances[number]))
+            what = stages[number].chosen(shares, task.domain, task.budget.neighbours)
+            return stages[number].measured(curator, allowances[number], what)
 
         known = known_at_first(task, measured(0, made.ones))
         if made.means is not None:
